@@ -1,0 +1,111 @@
+"""`StepLog`: the forward passes of a real engine, one row each, as columns.
+
+The format is that of the step logs that NVIDIA's AIConfigurator collects from vLLM's scheduler
+("forward pass metrics"): a CSV with a header, plain or gzipped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.errors import WorkloadError, nearest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+COLUMNS = {
+    "counter": "counter_id",
+    "prefill_tokens": "sum_prefill_tokens",
+    "prefill_requests": "num_prefill_requests",
+    "prefill_past": "sum_prefill_kv_tokens",
+    "prompt_variance": "var_prefill_length",
+    "decode_seqs": "num_decode_requests",
+    "decode_context": "sum_decode_kv_tokens",
+    "context_variance": "var_decode_kv_tokens",
+    "measured_ms": "latency_ms",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepLog:
+    """Columns of float64, shape (steps,), in the order of the file.
+
+    segment: the part of the run, by name ("" if the file has no such column).
+    counter: step number; consecutive steps differ by 1.
+    prefill_tokens, prefill_requests: prompt tokens computed, and for how many requests.
+    prefill_past: tokens of those requests that were in the KV cache before the step.
+    prompt_variance: population variance of their whole prompt lengths, tokens squared.
+    decode_seqs: requests that produce one token.
+    decode_context: their tokens in the KV cache before the step, summed: the token that the
+        step feeds in is not counted, as in `StepShape.decode_context_tokens`.
+    context_variance: population variance of these contexts.
+    measured_ms: wall time of the step.
+    """
+
+    segment: NDArray[np.str_]
+    counter: Floats
+    prefill_tokens: Floats
+    prefill_requests: Floats
+    prefill_past: Floats
+    prompt_variance: Floats
+    decode_seqs: Floats
+    decode_context: Floats
+    context_variance: Floats
+    measured_ms: Floats
+
+    def __len__(self) -> int:
+        return len(self.counter)
+
+    @property
+    def follows(self) -> Bools:
+        """True where a step comes right after the row before it; shape (steps,)."""
+        result = np.zeros(len(self), dtype=np.bool_)
+        same_part = self.segment[1:] == self.segment[:-1]
+        result[1:] = same_part & (np.diff(self.counter) == 1)
+        return result
+
+
+def read_step_log(path: str | Path) -> StepLog:
+    """Read a step log. Raises WorkloadError naming the file and what is wrong with it."""
+    import pandas as pd
+
+    path = Path(path)
+    try:
+        frame = pd.read_csv(path)
+    except FileNotFoundError:
+        raise WorkloadError(f"{path}: no such file") from None
+    except (OSError, EOFError, ValueError) as error:
+        raise WorkloadError(f"{path}: not a step log (CSV or CSV.gz): {error}") from None
+    found = [str(column) for column in frame.columns]
+    for column in COLUMNS.values():
+        if column not in found:
+            raise WorkloadError(
+                f"{path}: column {column} missing{nearest(column, found)} (found: {found})"
+            )
+    columns = {name: _numbers(path, frame[column]) for name, column in COLUMNS.items()}
+    if not len(frame):
+        raise WorkloadError(f"{path}: no steps, only a header")
+    parts = frame["workload_segment"].astype(str) if "workload_segment" in found else None
+    segment = np.array(list(parts) if parts is not None else [""] * len(frame), dtype=np.str_)
+    return StepLog(segment=segment, **columns)
+
+
+def _numbers(path: Path, column: pd.Series[float]) -> Floats:
+    import pandas as pd
+
+    values = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
+    bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
+    if len(bad):
+        row = int(bad[0])
+        raise WorkloadError(
+            f"{path}:{row + 2}: {column.name} is {column.iloc[row]!r}: must be a number, at least 0"
+        )
+    return values

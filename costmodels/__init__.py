@@ -1,0 +1,36 @@
+"""Prices of engine steps: cost models and the table files they are read from."""
+
+from .constant import ConstantCostModel
+from .hardware import GPU, GPUS
+from .lesson import LessonCostModel
+from .linear import LinearCostModel
+from .loading import (
+    DEFAULT_COST_MODEL,
+    LoadedCostModel,
+    list_cost_models,
+    load_cost_model,
+)
+from .model_config import ModelConfig, find_model
+from .model_memory import kv_blocks_from_memory
+from .roofline import RooflineCostModel
+from .table import CostTable, KVCapacity, load_table, save_table
+
+__all__ = [
+    "DEFAULT_COST_MODEL",
+    "GPU",
+    "GPUS",
+    "ConstantCostModel",
+    "CostTable",
+    "KVCapacity",
+    "LessonCostModel",
+    "LinearCostModel",
+    "LoadedCostModel",
+    "ModelConfig",
+    "RooflineCostModel",
+    "find_model",
+    "kv_blocks_from_memory",
+    "list_cost_models",
+    "load_cost_model",
+    "load_table",
+    "save_table",
+]

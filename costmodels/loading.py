@@ -1,0 +1,143 @@
+"""From a name or a file to a cost model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from simulator.cost_model import CostModel
+from simulator.errors import ConfigError, TableFormatError, nearest
+
+from .constant import ConstantCostModel
+from .hardware import GPUS, find_gpu
+from .lesson import LessonCostModel
+from .linear import LinearCostModel
+from .model_config import bundled_models, find_model
+from .roofline import RooflineCostModel
+from .table import CostTable, load_table
+
+BUNDLED_TABLES = Path(__file__).parent / "tables"
+DEFAULT_COST_MODEL = "b300-qwen3-32b-tp1"
+
+
+class LoadedCostModel(CostModel, Protocol):
+    """A cost model that knows where its prices come from.
+
+    table: parameters, provenance, held-out error, KV capacity.
+    stamp: what every result priced with it must say; None for measured prices.
+    """
+
+    table: CostTable
+    stamp: str | None
+
+
+def load_cost_model(
+    name_or_path: str | Path = DEFAULT_COST_MODEL,
+    *,
+    model: str | Path | None = None,
+    device: str | None = None,
+    tp: int | None = None,
+    dtype: str | None = None,
+    kv_dtype: str | None = None,
+) -> LoadedCostModel:
+    """A cost model by name (`list_cost_models()`), or from a table file.
+
+    model, device, tp, dtype, kv_dtype: what `roofline` prices; a table already says so.
+
+    >>> load_cost_model("lesson").table.kind
+    'lesson'
+
+    Raises ConfigError for an unknown name or option, TableFormatError for a bad table.
+    """
+    name = str(name_or_path)
+    given = {"model": model, "device": device, "tp": tp, "dtype": dtype, "kv_dtype": kv_dtype}
+    if name == "roofline":
+        return _roofline(model, device, tp=tp, dtype=dtype, kv_dtype=kv_dtype)
+    for option, value in given.items():
+        if value is not None:
+            raise ConfigError(
+                f"{option} {str(value)!r} has no effect on cost model {name!r}, whose table fixes "
+                "it: leave it out, or use cost model 'roofline'"
+            )
+    if name == "lesson":
+        return LessonCostModel()
+    return model_from_table(load_table(_find_table(name_or_path)))
+
+
+def model_from_table(table: CostTable) -> LoadedCostModel:
+    """The cost model that a table describes; TableFormatError if its numbers cannot be priced."""
+    build = _BUILDERS[table.kind]
+    try:
+        return build(table)
+    except ConfigError as error:
+        raise TableFormatError(f"cost table {table.name}: {error}") from None
+
+
+def list_cost_models() -> list[tuple[str, str]]:
+    """(name, one line with the held-out error) of everything `load_cost_model` knows by name."""
+    tables = [(name, load_table(path).summary) for name, path in _bundled().items()]
+    roofline = (
+        f"from a datasheet (device: {', '.join(GPUS)}) and a model's config.json "
+        f"(or {', '.join(bundled_models())}); uncalibrated"
+    )
+    return [*tables, ("lesson", LessonCostModel().table.description), ("roofline", roofline)]
+
+
+def _bundled() -> dict[str, Path]:
+    return {path.stem: path for path in sorted(BUNDLED_TABLES.glob("*.yaml"))}
+
+
+def _find_table(name_or_path: str | Path) -> Path:
+    bundled = _bundled()
+    if str(name_or_path) in bundled:
+        return bundled[str(name_or_path)]
+    path = Path(name_or_path)
+    if path.suffix in (".yaml", ".yml") or path.is_file():
+        return path
+    known = [*bundled, "lesson", "roofline"]
+    raise ConfigError(
+        f"cost model {str(name_or_path)!r} is unknown{nearest(str(name_or_path), known)} "
+        f"(known: {', '.join(known)}, or the path of a .yaml cost table)"
+    )
+
+
+def _roofline(
+    model: str | Path | None,
+    device: str | None,
+    *,
+    tp: int | None,
+    dtype: str | None,
+    kv_dtype: str | None,
+) -> RooflineCostModel:
+    if model is None or device is None:
+        raise ConfigError(
+            f"cost model 'roofline' needs a model (config.json, {', '.join(bundled_models())}) "
+            f"and a device ({', '.join(GPUS)})"
+        )
+    return RooflineCostModel(
+        find_gpu(device),
+        find_model(model),
+        tensor_parallel=1 if tp is None else tp,
+        dtype=dtype or "bfloat16",
+        kv_dtype=kv_dtype or "bfloat16",
+    )
+
+
+def _roofline_from_table(table: CostTable) -> RooflineCostModel:
+    options = dict(table.parameters)
+    gpu, sizes = find_gpu(str(options.pop("gpu"))), find_model(str(options.pop("model")))
+    return RooflineCostModel(gpu, sizes, table=table, **_arguments(options))
+
+
+# Any: `load_table` has checked each parameter against the type that its kind declares.
+def _arguments(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(parameters)
+
+
+_BUILDERS: Mapping[str, Callable[[CostTable], LoadedCostModel]] = {
+    "constant": lambda table: ConstantCostModel(**_arguments(table.parameters), table=table),
+    "lesson": lambda table: LessonCostModel(table=table),
+    "linear": lambda table: LinearCostModel(**_arguments(table.parameters), table=table),
+    "roofline": _roofline_from_table,
+}

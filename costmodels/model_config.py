@@ -1,0 +1,205 @@
+"""`ModelConfig`: the sizes of a dense decoder, from its Hugging Face `config.json`.
+
+Llama, Mistral, Qwen2 and Qwen3. A key that is not understood is refused, because it may change
+the size of the model (experts, latent attention, quantised weights).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from simulator.errors import ConfigError, nearest
+
+from .model_memory import heads_per_gpu, kv_bytes_per_head, linear_bytes, whole_bytes
+
+BUNDLED_MODELS = Path(__file__).parent / "models"
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+SIZES = (
+    *("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
+    "vocab_size",
+)
+READ = (
+    *SIZES,
+    *("model_type", "num_key_value_heads", "head_dim", "tie_word_embeddings"),
+    *("attention_bias", "max_position_embeddings", "sliding_window", "use_sliding_window"),
+)
+WITHOUT_SIZE = (
+    *("architectures", "attention_dropout", "auto_map", "dtype", "hidden_act", "mlp_bias"),
+    *("initializer_range", "layer_types", "max_window_layers", "pretraining_tp", "rms_norm_eps"),
+    *("rope_parameters", "rope_scaling", "rope_theta", "torch_dtype", "use_cache"),
+)
+"""Keys that change no size counted here, and that are ignored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """A dense decoder: grouped-query attention, gated MLP. Sizes are counts, not bytes."""
+
+    name: str
+    family: str
+    hidden_size: int
+    intermediate_size: int
+    layers: int
+    attention_heads: int
+    kv_heads: int
+    head_dim: int
+    vocab_size: int
+    ties_embeddings: bool
+    attention_bias: bool = False
+    max_model_len: int | None = None
+
+    @classmethod
+    def from_json(cls, path: str | Path) -> ModelConfig:
+        """Read a `config.json`; ConfigError names the file and the key that is wrong or missing."""
+        path = Path(path)
+        raw = _read(path)
+        _refuse_unknown(raw, path)
+        missing = [key for key in ("model_type", *SIZES) if raw.get(key) is None]
+        if missing:
+            raise ConfigError(f"{path}: {', '.join(missing)} missing: the model's size needs it")
+        size = {key: _whole(raw, key, path) for key in SIZES}
+        hidden, heads = size["hidden_size"], size["num_attention_heads"]
+        return cls(
+            name=path.stem if path.stem != "config" else path.resolve().parent.name,
+            family=str(raw["model_type"]),
+            hidden_size=hidden,
+            intermediate_size=size["intermediate_size"],
+            layers=size["num_hidden_layers"],
+            attention_heads=heads,
+            kv_heads=_whole(raw, "num_key_value_heads", path, heads),
+            head_dim=_whole(raw, "head_dim", path, hidden // heads),
+            vocab_size=size["vocab_size"],
+            ties_embeddings=bool(raw.get("tie_word_embeddings", False)),
+            attention_bias=bool(raw.get("attention_bias", raw["model_type"] == "qwen2")),
+            max_model_len=_whole(raw, "max_position_embeddings", path, 0) or None,
+        )
+
+    @property
+    def layer_weights(self) -> int:
+        """Weights of one layer's matrices: QKV, output, gate, up, down."""
+        queries, keys = self.attention_heads * self.head_dim, self.kv_heads * self.head_dim
+        attention = self.hidden_size * (2 * queries + 2 * keys)
+        return attention + 3 * self.hidden_size * self.intermediate_size
+
+    @property
+    def lm_head_weights(self) -> int:
+        """Weights of the output projection (shared with the embedding or not)."""
+        return self.vocab_size * self.hidden_size
+
+    @property
+    def small_weights(self) -> int:
+        """Norms and biases."""
+        per_layer = 2 * self.hidden_size
+        if self.family == "qwen3":
+            per_layer += 2 * self.head_dim
+        if self.attention_bias:
+            per_layer += (self.attention_heads + 2 * self.kv_heads) * self.head_dim
+            # Qwen2 has no bias on the output projection; a Llama with attention_bias does.
+            per_layer += 0 if self.family == "qwen2" else self.hidden_size
+        return self.layers * per_layer + self.hidden_size
+
+    @property
+    def parameters(self) -> int:
+        """All weights."""
+        embeddings = self.lm_head_weights * (1 if self.ties_embeddings else 2)
+        return self.layers * self.layer_weights + embeddings + self.small_weights
+
+    @property
+    def attention_flops_per_pair(self) -> int:
+        """FLOPs per (new token, token it attends to), all layers: Q x K and weights x V."""
+        return 4 * self.attention_heads * self.head_dim * self.layers
+
+    @property
+    def attention_tokens_per_pair(self) -> float:
+        """FLOPs of a token pair's attention / FLOPs of a token's matrices.
+
+        About 1/30,000 for Qwen3-32B: the ratio that ties the two prefill terms of a fit.
+        """
+        return self.attention_flops_per_pair / (2 * self.layers * self.layer_weights)
+
+    def weight_bytes(self, dtype: str = "bfloat16", tp: int = 1) -> int:
+        """Bytes of weights on each of `tp` GPUs.
+
+        Quantised dtypes (fp8, int8, int4) apply to the layers' matrices; embeddings, output
+        projection, norms and biases stay at 2 bytes, as in the usual checkpoints. int4 adds a
+        2-byte scale per 128 weights.
+        """
+        heads_per_gpu(self.attention_heads, tp, "attention heads")
+        embeddings = self.lm_head_weights * (1 if self.ties_embeddings else 2)
+        split = linear_bytes(self.layers * self.layer_weights, dtype) + 2 * embeddings
+        return whole_bytes(split / tp) + 2 * self.small_weights
+
+    def kv_bytes_per_token(self, kv_dtype: str = "bfloat16", tp: int = 1) -> int:
+        """Bytes of KV cache one token takes on each of `tp` GPUs (KV heads are split, or copied).
+
+        fp16, bf16: 2 bytes an element; fp8, int8: 1 (one scale for the tensor); int4: half, and
+        per token and head a 2-byte scale and a 2-byte zero point.
+        """
+        heads = heads_per_gpu(self.kv_heads, tp, "KV heads")
+        return 2 * self.layers * heads * kv_bytes_per_head(self.head_dim, kv_dtype)
+
+
+def find_model(name_or_path: str | Path) -> ModelConfig:
+    """A bundled model by name, or a `config.json` by path; ConfigError lists the bundled ones."""
+    bundled = bundled_models()
+    if str(name_or_path) in bundled:
+        return ModelConfig.from_json(BUNDLED_MODELS / f"{name_or_path}.json")
+    path = Path(name_or_path)
+    if path.suffix == ".json":
+        return ModelConfig.from_json(path)
+    if (path / "config.json").is_file():
+        return ModelConfig.from_json(path / "config.json")
+    raise ConfigError(
+        f"model {str(name_or_path)!r} is neither a config.json nor bundled"
+        f"{nearest(str(name_or_path), bundled)} (bundled: {', '.join(bundled)})"
+    )
+
+
+def bundled_models() -> tuple[str, ...]:
+    """Names of the bundled model sizes."""
+    return tuple(sorted(path.stem for path in BUNDLED_MODELS.glob("*.json")))
+
+
+def _read(path: Path) -> dict[str, object]:
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file: give a model's config.json") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
+    except json.JSONDecodeError as error:
+        at = f"{path}:{error.lineno}:{error.colno}"
+        raise ConfigError(f"{at}: not JSON: {error.msg}") from None
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{path}: must be a JSON object, as in a model's config.json")
+    return raw
+
+
+def _refuse_unknown(raw: dict[str, object], path: Path) -> None:
+    family = raw.get("model_type")
+    if family is not None and family not in FAMILIES:
+        raise ConfigError(f"{path}: model_type {family!r} is not one of {', '.join(FAMILIES)}")
+    known = (*READ, *WITHOUT_SIZE)
+    for key in raw:
+        if key in known or key.startswith("_") or key.endswith(("_token_id", "_version")):
+            continue
+        raise ConfigError(
+            f"{path}: {key} is not understood{nearest(key, known)}: it may change the size of "
+            "the model; remove it from the file if it does not"
+        )
+    if raw.get("sliding_window") is not None and raw.get("use_sliding_window", True):
+        raise ConfigError(
+            f"{path}: sliding_window is {raw['sliding_window']}: the KV cache of a sliding window "
+            "is not modelled; set it to null to count the whole context"
+        )
+
+
+def _whole(raw: dict[str, object], key: str, path: Path, default: int | None = None) -> int:
+    value = raw.get(key)
+    if value is None and default is not None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"{path}: {key} is {value!r}: must be a whole number, at least 1")
+    return value

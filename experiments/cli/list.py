@@ -1,0 +1,90 @@
+"""`runway list`: what can be named on the command line."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from simulator.errors import ConfigError, nearest
+
+from .terminal import print_table, say
+
+Rows = list[dict[str, Any]]  # Any: JSON values
+
+
+@click.command("list")
+@click.argument("kind", metavar="schedulers|cost-models|formats|presets")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(kind: str, as_json: bool) -> None:
+    """List what a flag of `runway simulate` accepts by name."""
+    if kind not in KINDS:
+        raise ConfigError(
+            f"nothing called {kind!r} to list{nearest(kind, KINDS)}: {', '.join(KINDS)}"
+        )
+    rows = KINDS[kind]()
+    if as_json:
+        say(json.dumps({kind: rows}, indent=2, allow_nan=False))
+        return
+    header = list(rows[0]) if rows else ["name"]
+    cells = [[_text(row[column]) for column in header] for row in rows]
+    print_table("", header, cells, text_columns=len(header))
+
+
+def schedulers() -> Rows:
+    """Policies with the first line of their description and their parameters' defaults."""
+    from simulator.schedulers import SCHEDULERS
+
+    return [
+        {
+            "name": name,
+            "description": _first_line(kind),
+            "parameters": {
+                key: parameter.default
+                for key, parameter in inspect.signature(kind).parameters.items()
+            },
+        }
+        for name, kind in SCHEDULERS.items()
+    ]
+
+
+def cost_models() -> Rows:
+    """Bundled cost tables."""
+    from costmodels import list_cost_models
+
+    return [{"name": name, "description": text} for name, text in list_cost_models()]
+
+
+def formats() -> Rows:
+    """Trace formats."""
+    from workloads import FORMATS
+
+    return [{"name": name, "description": text} for name, text in FORMATS.items()]
+
+
+def presets() -> Rows:
+    """Generated workloads, and the bundled one."""
+    from workloads import PRESETS
+
+    return [{"name": name, "description": held.description} for name, held in PRESETS.items()]
+
+
+KINDS: dict[str, Callable[[], Rows]] = {
+    "schedulers": schedulers,
+    "cost-models": cost_models,
+    "formats": formats,
+    "presets": presets,
+}
+
+
+def _first_line(kind: type) -> str:
+    return (inspect.getdoc(kind) or "").partition("\n")[0]
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={held}" for key, held in value.items())
+    return "-" if value is None else str(value)

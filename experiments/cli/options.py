@@ -1,0 +1,99 @@
+"""The flags of `runway simulate` and `runway sweep`, made from the fields of `RunConfig`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args
+
+import click
+from pydantic.fields import FieldInfo
+
+from experiments.config import RunConfig, flag_of
+from experiments.explain import choices
+from experiments.option import option_of
+
+
+class FieldOption(click.Option):
+    """The flag of one field, under a heading."""
+
+    def __init__(self, names: list[str], section: str, **more: Any) -> None:  # Any: click's own
+        super().__init__(names, **more)
+        self.section = section
+
+
+class SectionedCommand(click.Command):
+    """A command whose help lists its flags under headings."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                section = getattr(parameter, "section", "Other")
+                sections.setdefault(section, []).append(record)
+        for section, records in sections.items():
+            with formatter.section(section):
+                formatter.write_dl(records)
+
+
+def field_options(*, lists: bool = False) -> list[click.Parameter]:
+    """One flag per field of `RunConfig`. Values stay text: `RunConfig` alone reads them.
+
+    lists: say in the metavar that a flag takes several values, separated by commas.
+    """
+    return [_option(name, field, lists) for name, field in RunConfig.model_fields.items()]
+
+
+def given(parameters: Mapping[str, object], *, fields: Iterable[str] = ()) -> dict[str, object]:
+    """The fields set on the command line, raw, by name."""
+    known = set(fields) or set(RunConfig.model_fields)
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in parameters.items()
+        if name in known and value is not None and value != ()
+    }
+
+
+def is_switch(field: FieldInfo) -> bool:
+    """True for a field that is only on or off."""
+    return field.annotation is bool or bool in get_args(field.annotation)
+
+
+def is_pairs(field: FieldInfo) -> bool:
+    """True for a field of KEY=VALUE pairs; its flag may be repeated."""
+    return "=" in (option_of(field).metavar or "")
+
+
+def _option(name: str, field: FieldInfo, lists: bool) -> FieldOption:
+    how = option_of(field)
+    flag = flag_of(name)
+    others = [f"--{alias.replace('_', '-')}" for alias in how.aliases if alias != flag[2:]]
+    help_text = f"{field.description} {_default(field)}".strip()
+    if is_switch(field):
+        spelt = f"{flag}/--no-{flag[2:]}"
+        return FieldOption([name, spelt, *others], how.section, default=None, help=help_text)
+    metavar = how.metavar or "|".join(choices(field))
+    if lists and not is_pairs(field) and how.section != "Output":
+        metavar += "[,...]"
+    return FieldOption(
+        [name, flag, *others],
+        how.section,
+        type=str,
+        metavar=metavar,
+        multiple=is_pairs(field),
+        help=help_text,
+    )
+
+
+def _default(field: FieldInfo) -> str:
+    """`[default: ...]`, or nothing for a field that is simply unset."""
+    shown = option_of(field).shown
+    if shown is None and field.default is not None:
+        shown = _spelt(field.default)
+    return f"[default: {shown}]" if shown is not None else ""
+
+
+def _spelt(default: object) -> str:
+    if isinstance(default, bool):
+        return "yes" if default else "no"
+    return f"{default:g}" if isinstance(default, float) else str(default)

@@ -1,0 +1,164 @@
+"""From a config to prices and a KV cache: cost table, model, GPU memory, block size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from costmodels import (
+    DEFAULT_COST_MODEL,
+    CostTable,
+    LoadedCostModel,
+    ModelConfig,
+    find_model,
+    kv_blocks_from_memory,
+    load_cost_model,
+)
+from costmodels.hardware import find_gpu
+from costmodels.loading import BUNDLED_TABLES
+from costmodels.model_memory import DEFAULT_ACTIVATION_RESERVE_BYTES
+from simulator.errors import ConfigError
+from simulator.kv_cache import KVCache
+
+from .config import RunConfig, flag_of
+from .provenance import file_identity
+
+GIB = 1024**3
+DEFAULT_BLOCK_SIZE = 16
+CAPACITIES = ("kv_blocks", "kv_bytes", "kv_cache_gib", "gpu_memory_gib")
+"""Ways to say how much KV cache there is; at most one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The KV cache and how its size is known. max_model_len: in tokens; None: no limit."""
+
+    cache: KVCache
+    origin: str
+    max_model_len: int | None
+    notes: tuple[str, ...]
+
+
+def build_cost_model(config: RunConfig) -> LoadedCostModel:
+    """The prices a config asks for.
+
+    Raises:
+        ConfigError: no such table, or roofline without model and device.
+        TableFormatError: the table is malformed or lacks provenance.
+    """
+    name = config.cost_model or DEFAULT_COST_MODEL
+    if name != "roofline":
+        return load_cost_model(name)
+    return load_cost_model(
+        name,
+        model=config.model,
+        device=config.device,
+        tp=config.tensor_parallel_size,
+        dtype=config.dtype,
+        kv_dtype=_kv_dtype(config),
+    )
+
+
+def describe_cost_model(config: RunConfig, table: CostTable) -> dict[str, object]:
+    """For provenance: the table by content, its origin and its held-out error."""
+    name = config.cost_model or DEFAULT_COST_MODEL
+    bundled = BUNDLED_TABLES / f"{name}.yaml"
+    path = bundled if bundled.is_file() else Path(name)
+    return {
+        "name": table.name,
+        "kind": table.kind,
+        "file": file_identity(path) if path.is_file() else None,
+        "stamp": table.stamp,
+        "held_out": dict(table.held_out) if table.held_out else None,
+        "parameters": dict(table.parameters),
+        "origin": table.provenance["origin"],
+    }
+
+
+def build_memory(config: RunConfig, table: CostTable) -> Memory:
+    """The KV cache: as asked, from GPU memory, or what the table was measured with.
+
+    Raises:
+        ConfigError: several capacities are given, or none can be known.
+    """
+    given = [name for name in CAPACITIES if getattr(config, name) is not None]
+    if config.device is not None and table.kind != "roofline":
+        given.append("device")
+    if len(given) > 1:
+        raise ConfigError(f"{' and '.join(map(flag_of, given))} both set the KV cache: give one")
+    blocks, block_size, origin = _capacity(config, table, given[0] if given else None)
+    return Memory(
+        KVCache(blocks, block_size, config.watermark),
+        origin,
+        config.max_model_len or table.max_model_len,
+        _notes(config, table),
+    )
+
+
+def _capacity(config: RunConfig, table: CostTable, given: str | None) -> tuple[int, int, str]:
+    """Blocks, tokens a block, and how that is known."""
+    block_size = config.block_size or DEFAULT_BLOCK_SIZE
+    if config.kv_blocks is not None:
+        return config.kv_blocks, block_size, "given"
+    if given in ("kv_bytes", "kv_cache_gib"):
+        size = config.kv_bytes or int((config.kv_cache_gib or 0) * GIB)
+        return _blocks_in(size, config, block_size), block_size, f"{size} bytes of KV cache per GPU"
+    if given in ("gpu_memory_gib", "device"):
+        return _blocks_of_gpu(config, block_size), block_size, "from GPU memory"
+    if table.kv is None:
+        raise ConfigError(
+            f"the KV cache has no size: cost table {table.name} carries none. Give --kv-blocks, "
+            "or --kv-cache-gib with --model, or --gpu-memory-gib with --model"
+        )
+    if config.block_size in (None, table.kv.block_size):
+        return table.kv.blocks, table.kv.block_size, table.kv.origin
+    tokens = table.kv.blocks * table.kv.block_size
+    return tokens // block_size, block_size, table.kv.origin
+
+
+def _blocks_in(size_bytes: int, config: RunConfig, block_size: int) -> int:
+    per_token = _model(config).kv_bytes_per_token(_kv_dtype(config), config.tensor_parallel_size)
+    blocks = size_bytes // (per_token * block_size)
+    if blocks < 1:
+        raise ConfigError(
+            f"a KV cache of {size_bytes} bytes does not hold one block of {block_size} tokens "
+            f"at {per_token} bytes a token: give more"
+        )
+    return blocks
+
+
+def _blocks_of_gpu(config: RunConfig, block_size: int) -> int:
+    model, gpus = _model(config), config.tensor_parallel_size
+    memory = int((config.gpu_memory_gib or 0) * GIB)
+    if not memory and config.device:
+        memory = find_gpu(config.device).memory_bytes
+    reserve = config.activation_reserve_gib
+    return kv_blocks_from_memory(
+        gpu_memory_bytes=memory,
+        gpu_memory_utilization=config.gpu_memory_utilization,
+        weight_bytes=model.weight_bytes(config.dtype or "bfloat16", gpus),
+        activation_reserve_bytes=(
+            DEFAULT_ACTIVATION_RESERVE_BYTES if reserve is None else int(reserve * GIB)
+        ),
+        kv_bytes_per_token=model.kv_bytes_per_token(_kv_dtype(config), gpus),
+        block_size=block_size,
+    )
+
+
+def _model(config: RunConfig) -> ModelConfig:
+    if config.model is None:
+        raise ConfigError(
+            "bytes become KV blocks only with a model: give --model (config.json or a bundled "
+            "name), or --kv-blocks"
+        )
+    return find_model(config.model)
+
+
+def _kv_dtype(config: RunConfig) -> str:
+    return "bfloat16" if config.kv_dtype == "auto" else config.kv_dtype
+
+
+def _notes(config: RunConfig, table: CostTable) -> tuple[str, ...]:
+    if config.kv_dtype == "auto" or table.kind == "roofline":
+        return ()
+    return (f"kv_dtype {config.kv_dtype} sizes the KV cache; prices stay those of {table.name}",)

@@ -1,0 +1,50 @@
+"""Figures, redrawn at any time from saved results; matplotlib is imported only here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .style import house_style
+
+
+def plot_sweep(folder: Path) -> list[Path]:
+    """Draw a finished sweep into `folder/figures/`; returns the PNGs written.
+
+    Raises:
+        ConfigError: the folder holds no finished sweep.
+    """
+    from .curves import curve_file, draw_curves
+    from .heatmap import draw_heatmap
+    from .moment import draw_moment
+    from .sweep_table import load_sweep
+    from .tradeoff import draw_tradeoff
+
+    table = load_sweep(folder)
+    figures = folder / "figures"
+    with house_style():
+        drawn = [
+            draw_tradeoff(table, figures / "ttft-vs-tpot.png"),
+            *(
+                draw_curves(table, field, figures / curve_file(field))
+                for field in table.swept
+                if table.is_numeric(field)
+            ),
+            draw_heatmap(table, figures / "goodput-heatmap.png"),
+            draw_moment(folder / "timelines.parquet", figures / "timeline.png"),
+        ]
+    return [path for path in drawn if path is not None]
+
+
+def plot_run(folder: Path) -> list[Path]:
+    """Draw one run's saved results into `folder/figures/`; returns the PNGs written.
+
+    Raises:
+        ConfigError: the folder holds no run.
+    """
+    from .run_figures import draw_run
+
+    with house_style():
+        return draw_run(folder, folder / "figures")
+
+
+__all__ = ["plot_run", "plot_sweep"]

@@ -1,0 +1,191 @@
+"""Throughput and latencies against one swept field, a line per value of another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from .style import (
+    INK,
+    MUTED,
+    WIDTH_IN,
+    dot,
+    field_label,
+    headline,
+    legend_rows,
+    level_label,
+    plain_ticks,
+    save,
+    short_label,
+    spans_decades,
+)
+from .sweep_table import Level, SweepTable, panel_title
+from .value_axis import ValueAxis
+
+
+class Metric(NamedTuple):
+    """A panel: its name, the column drawn as a line, the one drawn dashed, the reading, the unit."""
+
+    name: str
+    column: str
+    dashed: str | None
+    reading: str
+    unit: str
+
+
+METRICS = (
+    Metric("Output throughput", "output_throughput", None, "", "tokens/s"),
+    Metric("Request goodput", "request_goodput", None, "", "requests/s"),
+    Metric("TTFT", "ttft_ms_p99", "ttft_ms_p50", "p99, dashed p50", "ms"),
+    Metric("TPOT", "tpot_ms_p99", "tpot_ms_p50", "p99, dashed p50", "ms"),
+    Metric("ITL", "itl_ms_p99", "itl_ms_max", "p99, dashed max", "ms"),
+    Metric("End to end", "e2el_ms_p99", "e2el_ms_p50", "p99, dashed p50", "ms"),
+)
+_WHEN_FACETED = ("Output throughput", "TTFT", "TPOT", "ITL")
+_FILES = {"chunk_size": "chunk-size", "max_num_batched_tokens": "token-budget"}
+_TITLES = {
+    "chunk_size": "Chunk size: who gains and who pays",
+    "max_num_batched_tokens": "Token budget: who gains and who pays",
+    "rate": "Arrival rate: from idle to overload",
+}
+_DASH = (0, (4, 2))
+
+Grid = np.ndarray[tuple[int, int], np.dtype[np.object_]]
+
+
+class Series(NamedTuple):
+    """What the lines of a figure are: `field` has a line per value; None is a single line."""
+
+    table: SweepTable
+    field: str | None
+    across: str
+    axis: ValueAxis
+
+
+def curve_file(field: str) -> str:
+    """The figure's file name.
+
+    >>> curve_file("chunk_size"), curve_file("kv_blocks")
+    ('chunk-size.png', 'kv-blocks.png')
+    """
+    return f"{_FILES.get(field, field.replace('_', '-'))}.png"
+
+
+def draw_curves(table: SweepTable, field: str, path: Path) -> Path | None:
+    """Small multiples of `METRICS` against `field`; None when fewer than two values ran."""
+    levels = table.measured_levels(field)
+    if len(levels) < 2:
+        return None
+    others = [name for name in table.swept if name != field]
+    lines = Series(table, others[0] if others else None, field, ValueAxis(levels))
+    held = table.held(others[2:])
+    points = table.where(held, table.measured)
+    metrics = [m for m in METRICS if m.column in points and points[m.column].notna().any()]
+    title = _TITLES.get(field, f"What {short_label(field)} does")
+    setting = ", ".join(filter(None, [table.setting, panel_title(held)]))
+    if len(others) > 1 and len(table.measured_levels(others[1])) > 1:
+        figure, grid = _draw_facets(lines, others[1], points, metrics)
+    else:
+        figure, grid = _draw_multiples(lines, points, metrics)
+    headline(figure, title, setting)
+    for axes in grid[-1]:
+        axes.set_xlabel(field_label(field))
+    legend_rows(figure, _legend(lines, points))
+    return save(figure, path)
+
+
+def _draw_multiples(
+    lines: Series, points: pd.DataFrame, metrics: Sequence[Metric]
+) -> tuple[Figure, Grid]:
+    """One panel a metric, two columns."""
+    rows = -(-len(metrics) // 2)
+    figure = Figure(figsize=(WIDTH_IN, 1.6 + 2.5 * rows), layout="constrained")
+    grid = figure.subplots(rows, 2, squeeze=False)
+    for axes, metric in zip(grid.flat, metrics, strict=False):
+        _draw_lines(axes, points, metric, lines)
+        axes.set_title(f"{metric.name}: {metric.reading}" if metric.reading else metric.name)
+        axes.set_ylabel(metric.unit)
+        _scale([axes])
+    for axes in list(grid.flat)[len(metrics) :]:
+        axes.remove()
+    return figure, grid
+
+
+def _draw_facets(
+    lines: Series, facet: str, points: pd.DataFrame, metrics: Sequence[Metric]
+) -> tuple[Figure, Grid]:
+    """A column of panels per value of `facet`, a row per metric, one y axis a row."""
+    metrics = [metric for metric in metrics if metric.name in _WHEN_FACETED]
+    values = lines.table.facets(facet, at_most=4)
+    figure = Figure(figsize=(WIDTH_IN, 1.9 + 2.2 * len(metrics)), layout="constrained")
+    grid = figure.subplots(len(metrics), len(values), squeeze=False, sharey="row", sharex=True)
+    for row, metric in zip(grid, metrics, strict=True):
+        for axes, value in zip(row, values, strict=True):
+            _draw_lines(axes, lines.table.where({facet: value}, points), metric, lines)
+        reading = f"\n{metric.reading}" if metric.reading else ""
+        row[0].set_ylabel(f"{metric.name} ({metric.unit}){reading}")
+        _scale(list(row))
+    for axes, value in zip(grid[0], values, strict=True):
+        axes.set_title(panel_title({facet: value}))
+    return figure, grid
+
+
+def _draw_lines(axes: Axes, points: pd.DataFrame, metric: Metric, lines: Series) -> None:
+    """The first line is the widest, so that lines that coincide all stay visible."""
+    table = lines.table
+    levels: list[Level] = table.measured_levels(lines.field) if lines.field else [None]
+    for rank, level in enumerate(levels):
+        rows = table.where({lines.field: level}, points) if lines.field else points
+        colour = table.colours(lines.field)[level] if lines.field else INK
+        extra = 1.8 * min(len(levels) - 1 - rank, 4)
+        found = [(x, table.where({lines.across: value}, rows)) for value, x in lines.axis.items()]
+        found = [(x, rows) for x, rows in found if len(rows)]
+        xs = [x for x, _ in found]
+        if metric.dashed is not None:
+            ys = [float(rows[metric.dashed].iloc[0]) for _, rows in found]
+            axes.plot(xs, ys, color=colour, linestyle=_DASH, linewidth=1.1 + extra / 2, zorder=3)
+        ys = [float(rows[metric.column].iloc[0]) for _, rows in found]
+        axes.plot(xs, ys, color=colour, linewidth=1.8 + extra, zorder=3)
+        faces = ["white" if rows["saturated"].iloc[0] else colour for _, rows in found]
+        axes.scatter(
+            xs, ys, s=(5.5 + extra) ** 2, c=faces, edgecolors=colour, linewidths=1.5, zorder=4
+        )
+    lines.axis.mark(axes)
+
+
+def _scale(row: Sequence[Axes]) -> None:
+    """Same y axis along a row of panels; from zero, or log where values span decades."""
+    drawn = [np.asarray(line.get_ydata(), np.float64) for axes in row for line in axes.lines]
+    values = np.concatenate(drawn)
+    values = values[np.isfinite(values)]
+    for axes in row:
+        if spans_decades(values.tolist()):
+            axes.set_yscale("log")
+            axes.set_ylim(values.min() / 1.3, values.max() * 1.3)
+        else:
+            axes.set_ylim(0, values.max() * 1.12 or 1)
+        plain_ticks(axes, "y")
+
+
+def _legend(lines: Series, points: pd.DataFrame) -> list[list[Line2D]]:
+    groups = []
+    if lines.field:
+        colours = lines.table.colours(lines.field)
+        groups.append(
+            [
+                Line2D(
+                    [], [], color=colours[level], marker="o", label=level_label(lines.field, level)
+                )
+                for level in lines.table.measured_levels(lines.field)
+            ]
+        )
+    if bool(points["saturated"].any()):
+        groups.append([dot("saturated: queue grew", MUTED, "o", hollow=True)])
+    return groups

@@ -1,0 +1,126 @@
+"""Goodput under the SLO as a map over two swept fields; points that could not run are hatched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from .style import INK, MUTED, WIDTH_IN, field_label, headline, save, value_label
+from .sweep_table import Level, SweepTable, panel_title
+
+METRIC = "request_goodput"
+_AXES = ("chunk_size", "max_num_batched_tokens", "rate", "max_num_seqs", "scheduler")
+_LIMIT_NAMES = {"ttft_ms": "TTFT", "tpot_ms": "TPOT", "e2el_ms": "E2E", "itl_max_ms": "worst ITL"}
+_EMPTY, _HATCH = "#f2f2f2", "#b5b5b5"
+
+
+class Map(NamedTuple):
+    """What the cells of every panel share: the fields of its axes and the colour scale."""
+
+    table: SweepTable
+    across: str
+    up: str
+    scale: Normalize
+
+
+def draw_heatmap(table: SweepTable, path: Path) -> Path | None:
+    """`goodput-heatmap.png`; None with fewer than two swept fields or without a goodput."""
+    fields = [field for field in _AXES if field in table.swept]
+    fields += [field for field in table.swept if field not in fields]
+    if len(fields) < 2 or table.measured[METRIC].isna().all():
+        return None
+    scale = Normalize(0, max(float(table.measured[METRIC].max()), 1e-9))
+    area = Map(table, fields[0], fields[1], scale)
+    held, panels = _panels(table, [field for field in table.swept if field not in fields[:2]])
+    rows, columns = len(panels), len(panels[0])
+    height = 0.56 * len(table.levels(area.up)) + 0.45
+    figure = Figure(figsize=(WIDTH_IN, 1.6 + height * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    setting = ", ".join(filter(None, [table.setting, panel_title(held)]))
+    headline(figure, f"Goodput: requests/s that meet {_limits(table.slo)}", setting)
+    for axes, panel in zip(grid.flat, (p for row in panels for p in row), strict=True):
+        if panel is None:
+            axes.remove()
+            continue
+        _draw_cells(axes, area, {**held, **panel})
+        axes.set_title(panel_title(panel))
+    figure.supxlabel(field_label(area.across), fontsize=11)
+    figure.supylabel(field_label(area.up), fontsize=11)
+    return save(figure, path)
+
+
+def _panels(
+    table: SweepTable, fields: list[str]
+) -> tuple[dict[str, Level], list[list[dict[str, Level] | None]]]:
+    """What is held, and rows of panels: two fields span a matrix, one fills rows of two."""
+    fields = [field for field in fields if len(table.measured_levels(field)) > 1]
+    held = table.held(fields[2:])
+    if not fields:
+        return held, [[{}]]
+    if len(fields) == 1:
+        every: list[dict[str, Level] | None] = [{fields[0]: v} for v in table.facets(fields[0], 6)]
+        every += [None] * (len(every) % 2)
+        return held, [every[start : start + 2] for start in range(0, len(every), 2)]
+    down, right = table.facets(fields[0], 4), table.facets(fields[1], 3)
+    return held, [[{fields[0]: y, fields[1]: x} for x in right] for y in down]
+
+
+def _limits(slo: Mapping[str, float]) -> str:
+    return ", ".join(
+        f"{_LIMIT_NAMES[name]} ≤ {value_label(float(ms))} ms" for name, ms in slo.items()
+    )
+
+
+def _draw_cells(axes: Axes, area: Map, panel: Mapping[str, Level]) -> None:
+    right, up = area.table.levels(area.across), area.table.levels(area.up)
+    rows = area.table.where(panel)
+    best = float(area.table.where(panel, area.table.measured)[METRIC].max())
+    for y, upper in enumerate(up):
+        for x, left in enumerate(right):
+            found = area.table.where({area.across: left, area.up: upper}, rows)
+            row = found.iloc[0].to_dict()
+            if row["status"] == "ok":
+                _draw_goodput(axes, (x, y), row, area.scale, is_best=row[METRIC] == best > 0)
+            else:
+                _draw_hatched(axes, (x, y), str(row["status"]))
+    axes.set_xlim(-0.5, len(right) - 0.5)
+    axes.set_ylim(-0.5, len(up) - 0.5)
+    axes.set_xticks(range(len(right)), [value_label(level) for level in right])
+    axes.set_yticks(range(len(up)), [value_label(level) for level in up])
+    axes.grid(visible=False)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+
+
+def _draw_goodput(
+    axes: Axes, at: tuple[int, int], row: Mapping[str, Level], scale: Normalize, *, is_best: bool
+) -> None:
+    x, y = at
+    goodput, share = float(row[METRIC]), 100 * float(row["goodput_fraction"])
+    shade = mpl.colormaps["GnBu"](0.04 + 0.90 * scale(goodput))
+    axes.add_patch(
+        Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=shade, edgecolor="white", linewidth=1.5)
+    )
+    luminance = 0.30 * shade[0] + 0.59 * shade[1] + 0.11 * shade[2]
+    ink = "white" if luminance < 0.55 else INK
+    weight = "bold" if is_best else "normal"
+    axes.text(
+        x, y, f"{goodput:.2f}", ha="center", va="bottom", fontsize=11, color=ink, weight=weight
+    )
+    axes.text(x, y - 0.06, f"{share:.0f} %", ha="center", va="top", fontsize=9, color=ink)
+
+
+def _draw_hatched(axes: Axes, at: tuple[int, int], status: str) -> None:
+    x, y = at
+    axes.add_patch(
+        Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=_EMPTY, edgecolor=_HATCH, hatch="///")
+    )
+    box = {"facecolor": _EMPTY, "edgecolor": "none", "pad": 1.5}
+    axes.text(x, y, status, ha="center", va="center", fontsize=9, color=MUTED, bbox=box)

@@ -1,0 +1,112 @@
+"""Labels beside points, placed so that they hide neither points nor each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Annotation
+from matplotlib.transforms import Bbox
+
+from .style import INK, MUTED
+
+_ANGLES_DEG = (45, 0, 90, -45, 135, 180, -90, -135, 20, 70, 110, 160, -20, -70, -110, -160)
+_DISTANCES_PT = (9.0, 18.0, 30.0, 44.0, 60.0, 80.0)
+
+
+def place_labels(
+    axes: Axes,
+    points: Sequence[tuple[float, float]],
+    texts: Sequence[str],
+    *,
+    avoid: Sequence[tuple[float, float]] = (),
+) -> list[Annotation]:
+    """Write texts[i] beside points[i] (data coordinates), away from every point of `avoid`.
+
+    Each label takes the nearest free place around its point, the first points first; one that
+    stands off gets a thin leader. Call it last: the axis limits and the layout must be final.
+    """
+    figure = axes.get_figure(root=True)
+    assert isinstance(figure, Figure)
+    FigureCanvasAgg(figure).draw()
+    taken = [_dot(axes, point) for point in (*points, *avoid)]
+    placed = []
+    for point, text in zip(points, texts, strict=True):
+        label = _place(axes, point, text, taken)
+        taken.append(label.get_window_extent().expanded(1.04, 1.1))
+        placed.append(label)
+    return placed
+
+
+def _place(axes: Axes, point: tuple[float, float], text: str, taken: list[Bbox]) -> Annotation:
+    label = axes.annotate(
+        text,
+        point,
+        xytext=(0, 0),
+        textcoords="offset points",
+        fontsize=10,
+        color=INK,
+        va="center",
+        zorder=6,
+    )
+    frame = axes.get_window_extent()
+    best = (np.inf, 0, 0.0)
+    for rank, (distance, angle) in enumerate((d, a) for d in _DISTANCES_PT for a in _ANGLES_DEG):
+        box = _move(label, distance, angle)
+        cost = sum(_overlap(box, other) for other in taken) + 4.0 * _outside(box, frame)
+        if cost < best[0]:
+            best = (cost, rank, cost)
+        if cost == 0.0:
+            break
+    rank = best[1]
+    distance, angle = _DISTANCES_PT[rank // len(_ANGLES_DEG)], _ANGLES_DEG[rank % len(_ANGLES_DEG)]
+    _move(label, distance, angle)
+    if distance > _DISTANCES_PT[0]:
+        _lead(axes, label, point)
+    return label
+
+
+def _move(label: Annotation, distance_pt: float, angle_deg: float) -> Bbox:
+    """Put the label's near edge `distance_pt` away and return its new box (pixels)."""
+    angle = np.deg2rad(angle_deg)
+    dx, dy = float(np.cos(angle)), float(np.sin(angle))
+    label.set_position((distance_pt * dx, distance_pt * dy))
+    label.set_horizontalalignment("left" if dx > 0.3 else "right" if dx < -0.3 else "center")
+    return label.get_window_extent()
+
+
+def _lead(axes: Axes, label: Annotation, point: tuple[float, float]) -> None:
+    axes.annotate(
+        "",
+        point,
+        xytext=label.get_position(),
+        textcoords="offset points",
+        arrowprops={
+            "arrowstyle": "-",
+            "color": MUTED,
+            "linewidth": 0.7,
+            "shrinkA": 0,
+            "shrinkB": 4,
+        },
+        zorder=4,
+    )
+
+
+def _dot(axes: Axes, point: tuple[float, float]) -> Bbox:
+    x, y = axes.transData.transform(point)
+    reach = 5.5 * axes.figure.dpi / 72
+    return Bbox([[x - reach, y - reach], [x + reach, y + reach]])
+
+
+def _overlap(one: Bbox, other: Bbox) -> float:
+    common = Bbox.intersection(one, other)
+    return 0.0 if common is None else float(common.width * common.height)
+
+
+def _outside(box: Bbox, frame: Bbox) -> float:
+    common = Bbox.intersection(box, frame)
+    inside = 0.0 if common is None else float(common.width * common.height)
+    return float(box.width * box.height) - inside

@@ -1,0 +1,131 @@
+"""A saved sweep as the figures see it: rows, swept fields, and who gets which colour or panel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from simulator.errors import ConfigError
+
+from .style import level_label, palette
+
+PROMINENCE = ("max_num_batched_tokens", "chunk_size", "scheduler", "max_num_seqs", "rate")
+"""Which swept field gets the colours first; fields not named here come last."""
+
+Level = Any
+"""A swept value: Any because a sweep may run over any field (int, float, text or None)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SweepTable:
+    """The points of a sweep and what is common to them.
+
+    frame: `sweep.parquet`, a row a point, with the swept values as asked. grid: swept field -> its values in the order asked.
+    slo: limit name (`ttft_ms`, `tpot_ms`, `e2el_ms`, `itl_max_ms`) -> milliseconds.
+    setting: one line that says what was simulated.
+    """
+
+    frame: pd.DataFrame
+    grid: Mapping[str, Sequence[Level]]
+    slo: Mapping[str, float]
+    setting: str
+
+    @property
+    def swept(self) -> tuple[str, ...]:
+        """Fields with more than one value, the most prominent first."""
+        many = [field for field, values in self.grid.items() if len(values) > 1]
+        known = [field for field in PROMINENCE if field in many]
+        return (*known, *(field for field in many if field not in known))
+
+    @property
+    def measured(self) -> pd.DataFrame:
+        """The points that ran."""
+        return self.frame[self.frame["status"] == "ok"]
+
+    def levels(self, field: str) -> list[Level]:
+        """A field's values in reading order: numbers rising, then none, then texts as asked."""
+        values = list(dict.fromkeys(self.grid[field]))
+        numbers = sorted(value for value in values if _is_number(value))
+        nones = [None] if None in values else []
+        return numbers + nones + [v for v in values if v is not None and not _is_number(v)]
+
+    def measured_levels(self, field: str) -> list[Level]:
+        """Of those, the values some point ran with."""
+        ran = self.measured
+        return [level for level in self.levels(field) if len(self.where({field: level}, ran))]
+
+    def colours(self, field: str) -> dict[Level, str]:
+        """A field's colours: the same in every figure of the sweep."""
+        levels = self.levels(field)
+        return dict(zip(levels, palette(len(levels)), strict=True))
+
+    def is_numeric(self, field: str) -> bool:
+        """True if the field's values have an order and a distance (None aside)."""
+        return all(v is None or _is_number(v) for v in self.measured_levels(field))
+
+    def where(self, chosen: Mapping[str, Level], frame: pd.DataFrame | None = None) -> pd.DataFrame:
+        """The rows at these values of the swept fields (a None matches a missing value)."""
+        rows = self.frame if frame is None else frame
+        for field, value in chosen.items():
+            column = rows[field]
+            rows = rows[column.isna() if value is None else column == value]
+        return rows
+
+    def facets(self, field: str, at_most: int) -> list[Level]:
+        """The values that get a panel: all that ran, or `at_most` spread evenly over them."""
+        every = self.measured_levels(field)
+        if len(every) <= at_most:
+            return every
+        return [every[round(i * (len(every) - 1) / (at_most - 1))] for i in range(at_most)]
+
+    def held(self, fields: Sequence[str]) -> dict[str, Level]:
+        """The middle value of each field: what a figure shows of fields it has no room for."""
+        levels = {field: self.measured_levels(field) for field in fields}
+        return {field: values[len(values) // 2] for field, values in levels.items()}
+
+
+def panel_title(panel: Mapping[str, Level]) -> str:
+    """What is fixed in a panel.
+
+    >>> panel_title({"rate": 4.0, "scheduler": "chunked"})
+    'rate 4 requests/s, chunked'
+    """
+    return ", ".join(
+        level_label(field, value) + (" requests/s" if field == "rate" and value else "")
+        for field, value in panel.items()
+    )
+
+
+def load_sweep(folder: Path) -> SweepTable:
+    """Read `sweep.parquet` and `sweep.yaml` of a finished sweep.
+
+    Raises:
+        ConfigError: the folder holds no finished sweep.
+    """
+    for name in ("sweep.parquet", "sweep.yaml"):
+        if not (folder / name).is_file():
+            raise ConfigError(
+                f"{folder}: no {name} here, so this is not a finished sweep: "
+                "run `runway sweep ... --out` with this folder first"
+            )
+    spec = yaml.safe_load((folder / "sweep.yaml").read_text(encoding="utf-8"))
+    frame = pd.read_parquet(folder / "sweep.parquet")
+    every = list(product(*spec["grid"].values()))
+    for position, field in enumerate(spec["grid"]):
+        frame[field] = pd.Series([values[position] for values in every], dtype=object)
+    return SweepTable(
+        frame=frame,
+        grid=spec["grid"],
+        slo=spec.get("slo") or {},
+        setting=spec.get("setting", ""),
+    )
+
+
+def _is_number(value: Level) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,132 @@
+"""Step timelines: who got the GPU in each step, a lane per scheduler or setting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.collections import PatchCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+
+from .style import DECODE, INK, MUTED, PREFILL, RULE, WIDTH_IN, headline, save, tick_label
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lane:
+    """One engine's steps.
+
+    steps: columns start_ms, duration_ms, prefill_tokens, decode_seqs; one row a step.
+    first_token_ms: when the watched prompt produced its first token; None if not in sight.
+    """
+
+    name: str
+    steps: pd.DataFrame
+    first_token_ms: float | None = None
+
+
+def save_timeline(
+    path: Path,
+    lanes: Sequence[Lane],
+    *,
+    title: str,
+    subtitle: str = "",
+    arrival_ms: float = 0.0,
+    start_ms: float,
+    end_ms: float,
+) -> Path:
+    """A whole figure of lanes over one stretch of time; returns the path."""
+    figure = Figure(figsize=(WIDTH_IN, 1.6 + 1.45 * len(lanes)), layout="constrained")
+    grid = figure.subplots(len(lanes), 1, squeeze=False, sharex=True)[:, 0]
+    headline(figure, title, subtitle)
+    draw_timeline(list(grid), lanes, arrival_ms=arrival_ms, start_ms=start_ms, end_ms=end_ms)
+    figure.legend(handles=_legend(), loc="outside lower left", ncols=4, fontsize=10)
+    return save(figure, path)
+
+
+def draw_timeline(
+    grid: Sequence[Axes],
+    lanes: Sequence[Lane],
+    *,
+    arrival_ms: float = 0.0,
+    start_ms: float,
+    end_ms: float,
+) -> None:
+    """Draw each lane in its axes; a step is a box as wide as it lasts.
+
+    Up, orange: the step's prompt tokens. Down, blue: the sequences that got a token. Heights
+    have one scale for all lanes: a root, so that a chunk of 256 shows beside a prompt of 8,192.
+    """
+    sights = [_in_sight(lane.steps, start_ms, end_ms) for lane in lanes]
+    top = max([1, *(int(steps["prefill_tokens"].max()) for steps in sights if len(steps))])
+    bottom = max([1, *(int(steps["decode_seqs"].max()) for steps in sights if len(steps))])
+    for axes, lane, steps in zip(grid, lanes, sights, strict=True):
+        _draw_steps(axes, steps, top, bottom)
+        _draw_marks(axes, lane, arrival_ms)
+        _dress(axes, top, bottom)
+        axes.set_title(lane.name)
+        axes.set_xlim(start_ms, end_ms)
+    grid[-1].set_xlabel(
+        "time since the long prompt arrived (ms)" if arrival_ms == 0 else "time (ms)"
+    )
+
+
+def _in_sight(steps: pd.DataFrame, start_ms: float, end_ms: float) -> pd.DataFrame:
+    begin, end = steps["start_ms"], steps["start_ms"] + steps["duration_ms"]
+    return steps[(end > start_ms) & (begin < end_ms)]
+
+
+def _draw_steps(axes: Axes, steps: pd.DataFrame, top: int, bottom: int) -> None:
+    left, width = steps["start_ms"].to_numpy(), steps["duration_ms"].to_numpy()
+    for column, most, sign, colour in (
+        ("prefill_tokens", top, 1, PREFILL),
+        ("decode_seqs", bottom, -1, DECODE),
+    ):
+        heights = sign * np.sqrt(steps[column].to_numpy(np.float64) / most)
+        boxes = [
+            Rectangle((x, 0.0), w, h) for x, w, h in zip(left, width, heights, strict=True) if h
+        ]
+        axes.add_collection(
+            PatchCollection(boxes, facecolor=colour, edgecolor="white", linewidth=0.8, zorder=3)
+        )
+    axes.axhline(0, color=INK, linewidth=0.8, zorder=4)
+
+
+def _draw_marks(axes: Axes, lane: Lane, arrival_ms: float) -> None:
+    axes.axvline(arrival_ms, color=INK, linewidth=1.1, linestyle=(0, (3, 2)), zorder=5)
+    if lane.first_token_ms is not None:
+        axes.plot(
+            [lane.first_token_ms],
+            [1.0],
+            marker="v",
+            color=INK,
+            markersize=8,
+            clip_on=True,
+            zorder=6,
+        )
+
+
+def _dress(axes: Axes, top: int, bottom: int) -> None:
+    axes.set_ylim(-1.08, 1.2)
+    axes.set_yticks([1.0, -1.0], [tick_label(top), tick_label(bottom)], fontsize=9.5)
+    axes.grid(visible=False)
+    axes.grid(visible=True, axis="x", color=RULE)
+    axes.spines["bottom"].set_visible(False)
+    axes.tick_params(axis="x", length=0)
+
+
+def _legend() -> list[Patch | Line2D]:
+    return [
+        Patch(color=PREFILL, label="prompt tokens in the step (up)"),
+        Patch(color=DECODE, label="streams that get a token (down)"),
+        Line2D([], [], color=INK, linewidth=1.1, linestyle=(0, (3, 2)), label="the prompt arrives"),
+        Line2D([], [], color=INK, marker="v", linestyle="none", label="its first token"),
+    ]
+
+
+__all__ = ["MUTED", "Lane", "draw_timeline", "save_timeline"]

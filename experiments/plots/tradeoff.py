@@ -1,0 +1,146 @@
+"""TTFT against TPOT over the grid: what each setting gives one user and takes from another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+
+from .frontier import pareto_frontier
+from .labels import place_labels
+from .style import (
+    GOOD,
+    INK,
+    MUTED,
+    WIDTH_IN,
+    dot,
+    headline,
+    legend_rows,
+    metric_label,
+    plain_ticks,
+    save,
+    short_label,
+    spans_decades,
+    value_label,
+)
+from .sweep_table import SweepTable, panel_title
+from .tradeoff_marks import Marks
+
+X, Y = "ttft_ms_p99", "tpot_ms_p99"
+_LOADS = ("rate", "rate_scale", "time_scale", "users", "burstiness", "seed")
+"""Fields that change the load and not the setting: each value is its own panel."""
+
+
+def draw_tradeoff(table: SweepTable, path: Path) -> Path | None:
+    """`ttft-vs-tpot.png`; None when fewer than two points have both numbers."""
+    if table.measured[[X, Y]].notna().all(axis=1).sum() < 2:
+        return None
+    loads = [field for field in table.swept if field in _LOADS]
+    settings = [field for field in table.swept if field not in loads]
+    held = table.held(loads[1:] if settings else loads[len(loads) :])
+    facets = loads[:1] if settings else []
+    points = table.where(held, table.measured).dropna(subset=[X, Y])
+    panels = [{facets[0]: value} for value in table.facets(facets[0], 4)] if facets else [{}]
+    columns = 1 if len(panels) == 1 else 2
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(WIDTH_IN, 2.2 + 4.2 * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    marks = Marks(table, settings or loads)
+    named = " / ".join(short_label(field) for field in marks.label_fields)
+    headline(
+        figure,
+        "What a quick first token costs the running streams",
+        f"A mark is a simulated setting; the frontier is labelled {named}. Lower left is better.",
+        ", ".join(filter(None, [table.setting, panel_title(held)])),
+    )
+    parts = [
+        (axes, table.where(panel, points)) for axes, panel in zip(grid.flat, panels, strict=False)
+    ]
+    for (axes, rows_here), panel in zip(parts, panels, strict=True):
+        _draw_panel(axes, rows_here, table.slo, marks)
+        axes.set_title(panel_title(panel))
+    for axes in list(grid.flat)[len(panels) :]:
+        axes.remove()
+    _add_legend(figure, points, table.slo, marks)
+    for axes, rows_here in parts:
+        _label_frontier(axes, rows_here, marks)
+    return save(figure, path)
+
+
+def _draw_panel(axes: Axes, points: pd.DataFrame, slo: Mapping[str, float], marks: Marks) -> None:
+    _scale(axes, points, slo)
+    _shade_slo(axes, slo)
+    frontier = points.iloc[_frontier(points)]
+    axes.plot(frontier[X], frontier[Y], color=INK, linewidth=1.2, drawstyle="steps-post", zorder=2)
+    for row in points.to_dict("records"):
+        colour = marks.colour(row)
+        axes.plot(
+            row[X],
+            row[Y],
+            marker=marks.marker(row),
+            color=colour,
+            markerfacecolor="white" if row["saturated"] else colour,
+            markersize=marks.reach(row),
+            markeredgewidth=1.6,
+            linestyle="none",
+            zorder=3,
+        )
+    axes.set_xlabel(metric_label(X))
+    axes.set_ylabel(metric_label(Y))
+
+
+def _frontier(points: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    return pareto_frontier(points[X].to_numpy(np.float64), points[Y].to_numpy(np.float64))
+
+
+def _scale(axes: Axes, points: pd.DataFrame, slo: Mapping[str, float]) -> None:
+    """Log axes over decades, else from zero; some room around the points for labels."""
+    for which, column, limit in (("x", X, slo.get("ttft_ms")), ("y", Y, slo.get("tpot_ms"))):
+        values = points[column].tolist() + ([limit] if limit else [])
+        low, high = min(values), max(values)
+        if spans_decades(values):
+            axes.set(**{f"{which}scale": "log"})
+            room = (high / low) ** 0.14
+            axes.set(**{f"{which}lim": (low / room, high * room)})
+        else:
+            axes.set(**{f"{which}lim": (0, high * 1.18)})
+        plain_ticks(axes, which)
+
+
+def _shade_slo(axes: Axes, slo: Mapping[str, float]) -> None:
+    if not {"ttft_ms", "tpot_ms"} & set(slo):
+        return
+    left, right = axes.get_xlim()
+    bottom, top = axes.get_ylim()
+    width = min(slo.get("ttft_ms", right), right) - left
+    height = min(slo.get("tpot_ms", top), top) - bottom
+    axes.add_patch(Rectangle((left, bottom), width, height, color=GOOD, linewidth=0, zorder=0))
+
+
+def _label_frontier(axes: Axes, points: pd.DataFrame, marks: Marks) -> None:
+    frontier = points.iloc[_frontier(points)]
+    every = list(zip(points[X], points[Y], strict=True))
+    chosen = list(zip(frontier[X], frontier[Y], strict=True))
+    texts = [marks.label(row) for row in frontier.to_dict("records")]
+    place_labels(axes, chosen, texts, avoid=every)
+
+
+def _add_legend(
+    figure: Figure, points: pd.DataFrame, slo: Mapping[str, float], marks: Marks
+) -> None:
+    reading: list[Line2D | Patch] = [
+        Line2D([], [], color=INK, linewidth=1.2, label="Pareto frontier")
+    ]
+    if bool(points["saturated"].any()):
+        reading.append(dot("saturated: queue grew", MUTED, "o", hollow=True))
+    limits = {"TTFT": slo.get("ttft_ms"), "TPOT": slo.get("tpot_ms")}
+    words = [f"{name} ≤ {value_label(ms)} ms" for name, ms in limits.items() if ms]
+    if words:
+        reading.append(Patch(color=GOOD, label=", ".join(words)))
+    legend_rows(figure, [*marks.legend(), reading])

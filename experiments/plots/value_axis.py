@@ -1,0 +1,65 @@
+"""The x axis of a swept field: its actual values as ticks, `none` last."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from .style import value_label
+from .sweep_table import Level
+
+_NONE_SHADE = "#f4f4f4"
+
+
+class ValueAxis:
+    """Where each value stands: log2 when the values grow fourfold or more, else to scale.
+
+    `none` stands one step beyond the largest value, on a grey strip.
+
+    >>> dict(ValueAxis([128, 256, 512, None]).items())
+    {128: 7.0, 256: 8.0, 512: 9.0, None: 10.0}
+    """
+
+    def __init__(self, levels: Sequence[Level]) -> None:
+        numbers = [float(level) for level in levels if level is not None]
+        log = bool(numbers) and numbers[0] > 0 and numbers[-1] / numbers[0] >= 4
+        at = [float(np.log2(number)) if log else number for number in numbers]
+        step = (at[-1] - at[0]) / (len(at) - 1) if len(at) > 1 else 1.0
+        self._at: dict[Level, float] = dict(zip(levels, at, strict=False))
+        if None in levels:
+            self._at[None] = at[-1] + step if at else 0.0
+
+    def items(self) -> ItemsView[Level, float]:
+        return self._at.items()
+
+    def mark(self, axes: Axes) -> None:
+        """Set limits, ticks and the grey strip."""
+        places = list(self._at.values())
+        room = 0.06 * (places[-1] - places[0])
+        axes.set_xlim(places[0] - room, places[-1] + room)
+        names = [value_label(level) for level in self._at]
+        crowded = self._is_crowded(axes, names)
+        axes.set_xticks(
+            places,
+            names,
+            fontsize=9.5,
+            rotation=45 if crowded else 0,
+            ha="right" if crowded else "center",
+            rotation_mode="anchor",
+        )
+        if None in self._at:
+            edge = (places[-2] + places[-1]) / 2
+            axes.axvspan(edge, places[-1] + room, color=_NONE_SHADE, linewidth=0, zorder=0)
+
+    def _is_crowded(self, axes: Axes, names: Sequence[str]) -> bool:
+        """True if neighbouring names (a digit is about 0.09 in wide) would touch."""
+        places = list(self._at.values())
+        columns = axes.get_subplotspec()
+        share = columns.get_gridspec().ncols if columns is not None else 1
+        inch = (axes.figure.get_figwidth() / share - 0.9) / (places[-1] - places[0])
+        return any(
+            (right - left) * inch < 0.09 * (len(a) + len(b)) / 2 + 0.06
+            for left, right, a, b in zip(places, places[1:], names, names[1:], strict=False)
+        )

@@ -1,0 +1,193 @@
+"""From a config to a scheduler: one of ours by name, or a user's class from `path.py:Class`."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from simulator.errors import ConfigError, RunwayError, nearest
+from simulator.schedulers import SCHEDULERS, Scheduler
+
+from .config import RunConfig, flag_of
+from .provenance import file_identity
+
+DEFAULT_MAX_NUM_SEQS = 128
+POLICY_FIELDS = (
+    "max_num_batched_tokens",
+    "max_num_seqs",
+    "chunk_size",
+    "wait_for_full_batch",
+    "batch_timeout_s",
+    "deliver",
+    "pad_prompts",
+)
+"""Fields of `RunConfig` that go to the constructor of a policy, if it takes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A scheduler ready to run.
+
+    parameters: every constructor argument with the value it has. path: the user's file, if any.
+    notes: settings that this policy does not use.
+    """
+
+    scheduler: Scheduler
+    name: str
+    parameters: dict[str, object]
+    path: Path | None
+    notes: tuple[str, ...]
+
+    @property
+    def effective_chunk_size(self) -> int | None:
+        """Most tokens of one prompt in a step, after the budget; None: not limited, not said."""
+        size = getattr(self.scheduler, "effective_chunk_size", None)
+        return None if size is None else int(size)
+
+    def described(self) -> dict[str, object]:
+        """For provenance: name, resolved parameters, effective chunk size, and the user's file."""
+        return {
+            "name": self.name,
+            "parameters": self.parameters,
+            "effective_chunk_size": self.effective_chunk_size,
+            **({"file": file_identity(self.path)} if self.path else {}),
+        }
+
+
+def build_policy(config: RunConfig) -> Policy:
+    """The scheduler a config asks for.
+
+    Only what its constructor takes is passed; what it does not take and is not at its default
+    becomes a note.
+
+    Raises:
+        ConfigError: no such policy, or its constructor refuses the values.
+    """
+    kind = scheduler_class(config.scheduler)
+    accepted = inspect.signature(kind).parameters
+    arguments = _arguments(config, accepted)
+    try:
+        scheduler = kind(**arguments)
+    except RunwayError:
+        raise
+    except Exception as error:  # a user's own constructor may raise anything
+        raise ConfigError(f"scheduler {config.scheduler}: {blame(error)}") from error
+    if not callable(getattr(scheduler, "plan", None)):
+        raise ConfigError(f"scheduler {config.scheduler} has no method plan(self, view)")
+    return Policy(
+        scheduler,
+        str(getattr(scheduler, "name", kind.__name__)),
+        {name: arguments.get(name, p.default) for name, p in accepted.items() if _is_named(p)},
+        _file_of(config.scheduler) if ".py:" in config.scheduler else None,
+        _unused(config, accepted),
+    )
+
+
+def scheduler_class(spec: str) -> Callable[..., Scheduler]:
+    """The class behind a name of `SCHEDULERS` or `path.py:Class`.
+
+    Raises:
+        ConfigError: no such policy, file or class, or the file does not load.
+    """
+    if ".py:" in spec:
+        return _load(_file_of(spec), spec.rpartition(":")[2])
+    if spec.endswith(".py"):
+        raise ConfigError(f"scheduler {spec}: name the class too, as {spec}:MyScheduler")
+    if spec not in SCHEDULERS:
+        raise ConfigError(
+            f"scheduler {spec!r} is none of {', '.join(SCHEDULERS)}"
+            f"{nearest(spec, SCHEDULERS)} (your own: path.py:Class)"
+        )
+    return SCHEDULERS[spec]
+
+
+def blame(error: BaseException, file: Path | None = None) -> str:
+    """An exception from a user's file as one line: what, and the line of that file it came from."""
+    if isinstance(error, SyntaxError):
+        return f"SyntaxError: {error.msg} at {error.filename}:{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if file is None or frame.filename == str(file)]
+    place = f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
+    return f"{type(error).__name__}: {error}{place}"
+
+
+def _file_of(spec: str) -> Path:
+    return Path(spec.rpartition(":")[0])
+
+
+def _load(path: Path, name: str) -> Callable[..., Scheduler]:
+    if not path.is_file():
+        raise ConfigError(f"scheduler file {path}: no such file")
+    spec = importlib.util.spec_from_file_location(f"runway_policy_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # a user's file may raise anything
+        raise ConfigError(f"scheduler file {path} does not load: {blame(error, path)}") from error
+    found = getattr(module, name, None)
+    if not isinstance(found, type):
+        classes = [key for key, held in vars(module).items() if _is_own_class(held, module)]
+        raise ConfigError(
+            f"scheduler file {path} has no class {name}{nearest(name, classes)}; "
+            f"it has {', '.join(classes) or 'none'}"
+        )
+    return found
+
+
+def _is_own_class(held: object, module: object) -> bool:
+    return isinstance(held, type) and held.__module__ == getattr(module, "__name__", None)
+
+
+def _arguments(
+    config: RunConfig, accepted: Mapping[str, inspect.Parameter]
+) -> dict[str, Any]:  # Any: whatever a user's constructor takes
+    """Constructor arguments: the policy fields it takes, then the user's own."""
+    own = config.scheduler_args or {}
+    known = [name for name, parameter in accepted.items() if _is_named(parameter)]
+    for name in own:
+        if name in POLICY_FIELDS:
+            raise ConfigError(f"--scheduler-arg {name}: use {flag_of(name)} instead")
+        if name not in known and not _takes_any(accepted):
+            raise ConfigError(
+                f"scheduler {config.scheduler} takes no argument {name}{nearest(name, known)}; "
+                f"it takes {', '.join(known) or 'none'}"
+            )
+    return {**_limits(config, known), **own}
+
+
+def _limits(config: RunConfig, known: list[str]) -> dict[str, object]:
+    """The policy fields a constructor takes. Unset ones keep the policy's own default."""
+    held = {name: getattr(config, name) for name in POLICY_FIELDS if name in known}
+    budget = held.get("max_num_batched_tokens")
+    if "max_num_seqs" in held and held["max_num_seqs"] is None:
+        held["max_num_seqs"] = min(DEFAULT_MAX_NUM_SEQS, budget or DEFAULT_MAX_NUM_SEQS)
+    return {
+        name: value
+        for name, value in held.items()
+        if value is not None or name == "max_num_batched_tokens"
+    }
+
+
+def _unused(config: RunConfig, accepted: Mapping[str, inspect.Parameter]) -> tuple[str, ...]:
+    fields = RunConfig.model_fields
+    held = {name: getattr(config, name) for name in POLICY_FIELDS if name not in accepted}
+    return tuple(
+        f"{name} {value} is not used by {config.scheduler}"
+        for name, value in held.items()
+        if value != fields[name].default
+    )
+
+
+def _is_named(parameter: inspect.Parameter) -> bool:
+    return parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+
+
+def _takes_any(accepted: Mapping[str, inspect.Parameter]) -> bool:
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in accepted.values())

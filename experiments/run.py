@@ -1,0 +1,187 @@
+"""One experiment: from a config to a result, its summary and its files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from costmodels import LoadedCostModel
+from simulator import simulate
+from simulator.errors import ConfigError, RunwayError
+from simulator.metrics import summarize
+from simulator.result import Result
+from simulator.tables import request_table, step_table
+from simulator.timings import Slo
+from simulator.trace import Trace
+from simulator.units import seconds_to_ns
+from simulator.window import Trim
+
+from .config import RunConfig
+from .memory import Memory, build_cost_model, build_memory, describe_cost_model
+from .policies import Policy, blame, build_policy
+from .provenance import runway_version
+from .results import results_folder, write_json, write_table, write_yaml
+from .workload import Workload, build_workload
+
+DEFAULT_SLO = {"ttft_ms": 1000.0, "tpot_ms": 50.0}
+"""Limits of a good request when neither the config nor its preset names any."""
+
+TRIMS = tuple(Trim.__dataclass_fields__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """All that a run needs. config: as given, with its open defaults filled in."""
+
+    config: RunConfig
+    workload: Workload
+    policy: Policy
+    cost_model: LoadedCostModel
+    memory: Memory
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """A finished run. summary: what summary.json holds."""
+
+    config: RunConfig
+    result: Result
+    summary: dict[str, Any]  # Any: JSON values
+
+
+def prepare(config: RunConfig, *, trace: Trace | None = None) -> Parts:
+    """Everything a config names, built and checked; nothing is simulated yet.
+
+    trace: the workload of this config, if it has been built before.
+
+    Raises:
+        RunwayError: the config cannot be run; the message says why and what to do.
+    """
+    policy = build_policy(config)
+    cost_model = build_cost_model(config)
+    memory = build_memory(config, cost_model.table)
+    workload = build_workload(config, trace=trace)
+    filled: dict[str, object] = {"slo": config.slo or workload.slo or DEFAULT_SLO}
+    if "max_num_seqs" in policy.parameters:
+        filled["max_num_seqs"] = policy.parameters["max_num_seqs"]
+    return Parts(config.model_copy(update=filled), workload, policy, cost_model, memory)
+
+
+def run_config(
+    config: RunConfig,
+    *,
+    trace: Trace | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Outcome:
+    """Simulate one config and summarise it.
+
+    trace: the workload of this config, if it has been built before.
+    progress: called now and then with (requests that ended, requests).
+
+    Raises:
+        RunwayError: the config cannot be run, or the run went wrong.
+    """
+    parts = prepare(config, trace=trace)
+    result = _simulate(parts, progress)
+    return Outcome(parts.config, result, _summary(parts, result))
+
+
+def write_run(
+    outcome: Outcome, out: Path, *, steps: bool | None = None, timing: bool | None = None
+) -> None:
+    """Write the results folder in one piece; steps and timing default to the config's.
+
+    Raises:
+        ConfigError: the folder cannot be written to or holds other results.
+    """
+    with results_folder(out) as draft:
+        write_files(outcome, draft, steps=steps, timing=timing)
+
+
+def write_files(
+    outcome: Outcome, folder: Path, *, steps: bool | None = None, timing: bool | None = None
+) -> None:
+    """summary.json, config.yaml, requests.parquet and, if asked for, steps.parquet."""
+    config = outcome.config
+    write_json(
+        folder / "summary.json", outcome.summary if timing is None else _timed(outcome, timing)
+    )
+    write_yaml(folder / "config.yaml", config.saved(), "runway simulate config.yaml --out DIR")
+    write_table(folder / "requests.parquet", request_table(outcome.result))
+    if config.steps if steps is None else steps:
+        write_table(folder / "steps.parquet", step_table(outcome.result))
+
+
+def _timed(outcome: Outcome, timing: bool) -> dict[str, Any]:  # Any: JSON values
+    wall_s = outcome.result.wall_s if timing else None
+    return {**outcome.summary, "run": {**outcome.summary["run"], "wall_s": wall_s}}
+
+
+def _simulate(parts: Parts, progress: Callable[[int, int], None] | None) -> Result:
+    config, trace = parts.config, parts.workload.trace
+    rows = len(trace)
+    try:
+        return simulate(
+            trace,
+            parts.policy.scheduler,
+            parts.cost_model,
+            parts.memory.cache,
+            users=config.users,
+            max_concurrency=config.max_concurrency,
+            max_model_len=parts.memory.max_model_len,
+            stop_ns=None if config.stop_time_s is None else seconds_to_ns(config.stop_time_s),
+            async_scheduling=config.async_scheduling,
+            progress=None if progress is None else lambda done: progress(done, rows),
+        )
+    except RunwayError:
+        raise
+    except Exception as error:  # a user's policy may raise anything
+        if parts.policy.path is None:
+            raise
+        raise ConfigError(
+            f"scheduler {config.scheduler}: {blame(error, parts.policy.path)}"
+        ) from error
+
+
+def _summary(parts: Parts, result: Result) -> dict[str, Any]:  # Any: JSON values
+    config = parts.config
+    trim = Trim(**{name: getattr(config, name) for name in TRIMS})
+    metrics = summarize(
+        result, slo=Slo(**(config.slo or {})), window=None if trim == Trim() else trim
+    )
+    return {
+        **metrics,
+        "run": {
+            "wall_s": result.wall_s if config.timing else None,
+            "steps": len(result.steps),
+            "events": result.events,
+            "requests": len(result.trace),
+        },
+        "cost_model": describe_cost_model(config, parts.cost_model.table),
+        "config": config.saved(),
+        "provenance": _provenance(parts),
+    }
+
+
+def _provenance(parts: Parts) -> dict[str, Any]:  # Any: JSON values
+    trace, memory = parts.workload.trace, parts.memory
+    return {
+        "runway_version": runway_version(),
+        "workload": {
+            **parts.workload.source,
+            "rows_in": trace.rows_in,
+            "dropped": dict(trace.dropped),
+            "notes": list(trace.notes),
+        },
+        "scheduler": parts.policy.described(),
+        "kv_cache": {
+            "blocks": memory.cache.blocks,
+            "block_size": memory.cache.block_size,
+            "watermark": memory.cache.watermark,
+            "origin": memory.origin,
+            "max_model_len": memory.max_model_len,
+        },
+        "notes": [*parts.policy.notes, *memory.notes],
+    }

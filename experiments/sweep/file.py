@@ -1,0 +1,77 @@
+"""The YAML file of a sweep: `base:` with run settings, `grid:` with a list per swept setting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from simulator.errors import ConfigError, nearest
+
+from experiments.config import RunConfig, load_config
+from experiments.explain import aliases
+from .values import Label, by_setting, swept_values
+from experiments.yaml_file import read_yaml
+
+SECTIONS = ("base", "grid")
+RECORDED = ("points", "slo", "setting", "provenance")
+"""What a sweep adds to the sweep.yaml that it writes; ignored when that file is run again."""
+
+
+def read_sweep_file(path: Path) -> tuple[dict[str, Any], dict[str, tuple[Any, ...]]]:
+    """The base and the grid of a file; Any: settings are numbers, texts, mappings or None.
+
+    Raises:
+        ConfigError: with file, line and column: another key, an unknown setting, a bad base
+            value, or a list that is empty or has a value twice.
+    """
+    file = read_yaml(path)
+    for key in file.values:
+        if key not in (*SECTIONS, *RECORDED):
+            raise ConfigError(f"{file.places[key]}: {_misplaced(key)}")
+    places = _places(path)
+    found = {}
+    for section in SECTIONS:
+        settings = file.values.get(section) or {}
+        if not isinstance(settings, dict):
+            raise ConfigError(f"{file.places[section]}: {section} must be `setting: value` lines")
+        label = _label(places, section, path)
+        found[section] = (by_setting(settings, label), label)
+    base, label = found["base"]
+    for name, value in base.items():
+        _check(name, value, label)
+    grid, label = found["grid"]
+    return base, {name: swept_values(name, values, label) for name, values in grid.items()}
+
+
+def _misplaced(key: str) -> str:
+    if key in RunConfig.model_fields or key in aliases(RunConfig.model_fields):
+        return f"put {key} under `base:`, or under `grid:` with a list of values"
+    return f"a sweep has the keys base and grid, not {key}{nearest(key, SECTIONS)}"
+
+
+def _check(name: str, value: object, label: Label) -> None:
+    try:
+        load_config(None, {name: value})
+    except ConfigError as error:
+        raise ConfigError(f"{label(name)}: {error}") from None
+
+
+def _label(places: dict[tuple[str, str], str], section: str, path: Path) -> Label:
+    def label(name: str) -> str:
+        return f"{places.get((section, name.replace('-', '_')), path)}: {name}"
+
+    return label
+
+
+def _places(path: Path) -> dict[tuple[str, str], str]:
+    """(section, key) -> `file:line:column`, 1-based, of the keys inside the sections."""
+    top = yaml.compose(path.read_text(encoding="utf-8-sig"), Loader=yaml.SafeLoader)
+    found: dict[tuple[str, str], str] = {}
+    for section, body in top.value if isinstance(top, yaml.MappingNode) else []:
+        for key, _ in body.value if isinstance(body, yaml.MappingNode) else []:
+            mark = key.start_mark
+            name = str(key.value).replace("-", "_")
+            found[str(section.value), name] = f"{path}:{mark.line + 1}:{mark.column + 1}"
+    return found

@@ -1,0 +1,126 @@
+"""Finished points on disk, so that a sweep that was stopped goes on where it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from simulator.errors import ConfigError
+
+from experiments.config import RunConfig
+from experiments.provenance import file_identity, runway_version
+from experiments.results import json_text
+from .spec import Point, SweepSpec
+
+Record = dict[str, Any]
+"""What is kept of a point. Any: JSON values."""
+
+_FILES = ("trace", "scheduler", "cost_model", "model")
+"""Settings that may name a file whose content decides the numbers."""
+
+
+class PointStore:
+    """`DIR/points/`: `sweep.json`, what was asked, and `<index>-<config hash>.json` a point.
+
+    Every file is written beside its place and moved in, so a file that is there is whole,
+    whenever the process was killed.
+    """
+
+    def __init__(self, out: Path) -> None:
+        self.folder = out / "points"
+
+    def open(self, spec: SweepSpec) -> None:
+        """Make the folder for this sweep, or take up what is there.
+
+        Raises:
+            ConfigError: the folder belongs to another sweep or to a run, or cannot be written to.
+        """
+        asked = identity(spec)
+        marker = self.folder / "sweep.json"
+        found = _read(marker)
+        if found is not None and found != asked:
+            raise ConfigError(
+                f"{self.folder.parent} holds points of another sweep ({_difference(found, asked)}): "
+                f"give another folder, or remove {self.folder} to start again"
+            )
+        if (self.folder.parent / "summary.json").exists():
+            raise ConfigError(
+                f"{self.folder.parent} holds other results (summary.json): give another folder, "
+                "or remove them first"
+            )
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if found is None:
+                write_atomically(marker, asked)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot write results to {self.folder.parent}: {error.strerror or error}"
+            ) from None
+
+    def path(self, point: Point, config: RunConfig) -> Path:
+        """Where the record of a point is kept."""
+        return self.folder / f"{point.index:06d}-{_digest(config.saved())[:16]}.json"
+
+    def finished(self, path: Path) -> Record | None:
+        """The record of a point that ran to its end; None if it has to run (again)."""
+        record = _read(path)
+        return record if record and record["status"] in ("ok", "invalid") else None
+
+
+def identity(spec: SweepSpec) -> Record:
+    """All that decides a sweep's numbers: settings, the content of the files they name, version."""
+    asked = {
+        "base": dict(spec.base),
+        "grid": {name: list(values) for name, values in spec.grid.items()},
+        "files": {str(path): file_identity(path)["sha256"] for path in _named_files(spec)},
+        "runway_version": runway_version(),
+    }
+    as_it_is_read_back: Record = json.loads(json.dumps(asked, default=str))
+    return as_it_is_read_back
+
+
+def write_atomically(path: Path, record: Mapping[str, Any]) -> None:  # Any: JSON values
+    """Strict JSON, whole or not at all, even if the machine stops in the middle."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with draft.open("w", encoding="utf-8") as file:
+        file.write(json_text(record) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def _read(path: Path) -> Record | None:
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _named_files(spec: SweepSpec) -> list[Path]:
+    """Files that settings name: traces, tables, models, and policies as `path.py:Class`."""
+    every = {**{name: (value,) for name, value in spec.base.items()}, **spec.grid}
+    texts = [str(value) for name in _FILES for value in every.get(name, ()) if value is not None]
+    paths = [Path(text.rpartition(":")[0] if ".py:" in text else text) for text in texts]
+    return [path for path in dict.fromkeys(paths) if path.is_file()]
+
+
+def _digest(content: Mapping[str, Any]) -> str:  # Any: JSON values
+    text = json.dumps(content, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _difference(found: Record, asked: Record) -> str:
+    """The first thing that is not the same, in words."""
+    for section in ("grid", "base", "files"):
+        before, now = found.get(section, {}), asked[section]
+        for name in sorted({*before, *now}):
+            if before.get(name) != now.get(name):
+                where = "the content of " if section == "files" else ""
+                changed = "" if where else f" was {before.get(name)}, now {now.get(name)}"
+                return f"{where}{name}{changed or ' changed'}"
+    return f"by Runway {found.get('runway_version')}, this is {asked['runway_version']}"

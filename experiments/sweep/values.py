@@ -1,0 +1,78 @@
+"""Names and values of swept settings: aliases resolved, values in their one form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from simulator.errors import ConfigError, nearest
+
+from experiments.config import RunConfig, load_config
+from experiments.explain import aliases
+
+Label = Callable[[str], str]
+"""How to name a setting to the user: its flag, or `file:line:column: key`."""
+
+NOT_SWEPT = ("out", "steps", "timing", "json_summary", "quiet")
+"""Settings that say what to write or print; they change no number."""
+
+
+def by_setting(given: Mapping[str, Any], label: Label) -> dict[str, Any]:  # Any: raw values
+    """Dashes and aliases replaced by the name of the setting.
+
+    Raises:
+        ConfigError: no such setting (with the nearest name), one that cannot be swept, or two
+            names of one setting.
+    """
+    other = aliases(RunConfig.model_fields)
+    found: dict[str, Any] = {}
+    for key, value in given.items():
+        name = str(key).replace("-", "_")
+        name = other.get(name, name)
+        if name not in RunConfig.model_fields:
+            known = [*RunConfig.model_fields, *other]
+            raise ConfigError(f"{label(key)}: no such setting{nearest(name, known)}")
+        if name in NOT_SWEPT:
+            raise ConfigError(f"{label(key)}: says what to write, not what to simulate: drop it")
+        if name in found:
+            raise ConfigError(f"{label(key)}: the same setting as {name}, which is given too")
+        found[name] = value
+    return found
+
+
+def swept_values(name: str, values: object, label: Label) -> tuple[Any, ...]:
+    """The values of one swept setting, each in its one form; `none` and -1 may both mean None.
+
+    A value that is not acceptable stays as it was written: its points become `invalid`.
+    Any: a swept setting may be a number, a text, a truth value or None.
+
+    >>> swept_values("chunk_size", ["256", "none", 0], str)
+    (256, None, 0)
+
+    Raises:
+        ConfigError: not a list, an empty list, or a value that is there twice.
+    """
+    if not isinstance(values, (list, tuple)) or not values:
+        raise ConfigError(f"{label(name)}: must be a list of values, such as [256, 512]")
+    found: list[Any] = []
+    for value in values:
+        form = _one_form(name, value)
+        if form in found:
+            raise ConfigError(f"{label(name)}: {value!r} is in the list twice: drop one")
+        found.append(form)
+    return tuple(found)
+
+
+def _one_form(name: str, value: object) -> object:
+    """What `RunConfig` makes of a value; text for values that are no scalars."""
+    try:
+        form = getattr(load_config(None, {name: value}), name)
+    except ConfigError:
+        form = value
+    return form if form is None or isinstance(form, int | float | str) else _text(value)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ",".join(f"{key}={held}" for key, held in value.items())
+    return str(value)

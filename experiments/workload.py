@@ -1,0 +1,185 @@
+"""From a config to a trace: one source, then the transforms, in a fixed order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import workloads
+from simulator.errors import ConfigError
+from simulator.trace import Trace
+from simulator.units import seconds_to_ns
+
+from .config import RunConfig, flag_of
+from .provenance import file_identity
+
+BUNDLED = "bundled"
+"""Another name for the default bundled workload."""
+
+TAKES: Mapping[str, tuple[str, ...]] = {
+    "trace": ("format", "columns", "rate", "users", "think_time_s"),
+    "workload": ("rate", "users", "think_time_s"),
+    "preset": ("requests", "rate"),
+    "requests": (
+        *("rate", "arrival", "burstiness", "on_s", "off_s", "input_tokens", "output_tokens"),
+        *("users", "think_time_s"),
+    ),
+}
+"""Source -> the settings that mean something for it; `requests` alone is the generator."""
+
+OPEN_OR_CLOSED = ("users", "think_time_s")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Workload:
+    """A trace ready to run. source: for provenance. slo: its preset's limits, if it has any."""
+
+    trace: Trace
+    source: dict[str, object]
+    slo: dict[str, float] | None
+
+
+def build_workload(config: RunConfig, *, trace: Trace | None = None) -> Workload:
+    """Read or generate the trace, then window, filter, cut, spread and scale it.
+
+    trace: what this config gives, if it has been built before.
+
+    Raises:
+        ConfigError: no source, two of them, or a setting that its source does not take.
+        WorkloadError: the file or the generator's settings are wrong, or nothing is left.
+    """
+    kind = source_of(config)
+    if trace is None:
+        trace = _transformed(_BUILDERS[kind](config), config, kind)
+    return Workload(trace, _described(config, kind), _preset_slo(config))
+
+
+def source_of(config: RunConfig) -> str:
+    """Which of `TAKES` a config names.
+
+    Raises:
+        ConfigError: none, two of them, or a setting of another source.
+    """
+    given = [name for name in ("trace", "preset", "workload") if getattr(config, name) is not None]
+    if len(given) > 1:
+        raise ConfigError(f"{' and '.join(map(flag_of, given))} both name a workload: give one")
+    if not given and config.requests is None:
+        raise ConfigError(
+            "no workload: give --trace FILE, --preset NAME, --workload bundled, or --requests N "
+            "to generate one"
+        )
+    kind = given[0] if given else "requests"
+    for name in dict.fromkeys(name for names in TAKES.values() for name in names):
+        if getattr(config, name) is not None and name not in (*TAKES[kind], kind):
+            hint = "; use --head N for the first N" if name == "requests" else ""
+            raise ConfigError(f"{flag_of(name)} means nothing with {flag_of(kind)}{hint}: drop one")
+    return kind
+
+
+def _read(config: RunConfig) -> Trace:
+    assert config.trace is not None
+    return workloads.read_trace(
+        config.trace,
+        format=config.format,
+        columns=config.columns,
+        bad_rows=config.bad_rows,
+        failed_rows=config.failed_rows,
+    )
+
+
+def _bundled(config: RunConfig) -> Trace:
+    if config.workload == BUNDLED:
+        return workloads.bundled_trace()
+    return workloads.bundled_trace(str(config.workload))
+
+
+def _preset(config: RunConfig) -> Trace:
+    return workloads.preset(
+        str(config.preset), requests=config.requests or 1000, rate=config.rate, seed=config.seed
+    )
+
+
+def _generate(config: RunConfig) -> Trace:
+    assert config.requests is not None
+    arrival = config.arrival or ("poisson" if config.burstiness is None else "gamma")
+    return workloads.generate(
+        requests=config.requests,
+        prompt=config.input_tokens or DEFAULT_INPUT,
+        output=config.output_tokens or DEFAULT_OUTPUT,
+        rate=config.rate,
+        arrival=arrival,
+        burstiness=1.0 if config.burstiness is None else config.burstiness,
+        on_s=config.on_s,
+        off_s=config.off_s,
+        users=config.users,
+        think_time_s=config.think_time_s or 0.0,
+        seed=config.seed,
+    )
+
+
+DEFAULT_INPUT = "fixed:1000"
+DEFAULT_OUTPUT = "lognormal:200:0.8"
+
+_BUILDERS: Mapping[str, Callable[[RunConfig], Trace]] = {
+    "trace": _read,
+    "preset": _preset,
+    "workload": _bundled,
+    "requests": _generate,
+}
+
+
+def _transformed(trace: Trace, config: RunConfig, kind: str) -> Trace:
+    """Choose rows first, then move arrivals; the mean rate comes last, so that it is as asked."""
+    if config.window_s is not None:
+        trace = workloads.window(trace, *config.window_s)
+    if config.min_prompt_tokens is not None or config.max_prompt_tokens is not None:
+        trace = workloads.filter_lengths(
+            trace, min_prompt=config.min_prompt_tokens, max_prompt=config.max_prompt_tokens
+        )
+    if config.head is not None:
+        trace = workloads.head(trace, config.head)
+    if config.spread_ties:
+        trace = workloads.spread_ties(trace, config.seed)
+    if config.time_scale is not None:
+        trace = workloads.scale_time(trace, config.time_scale)
+    if config.rate_scale is not None:
+        trace = workloads.scale_rate(trace, config.rate_scale)
+    if kind in ("trace", "workload"):
+        trace = _reloaded(trace, config)
+    return trace
+
+
+def _reloaded(trace: Trace, config: RunConfig) -> Trace:
+    """A recorded trace at another rate, or served to a closed loop of users."""
+    if config.users is None:
+        return trace if config.rate is None else workloads.at_rate(trace, config.rate)
+    if config.rate is not None:
+        raise ConfigError("--users makes a closed loop, which has no --rate: drop one of them")
+    rows = len(trace)
+    think_ns = np.full(rows, seconds_to_ns(config.think_time_s or 0.0), dtype=np.int64)
+    think_ns[: config.users] = 0
+    return trace.changed(
+        f"closed loop of {config.users} users: arrivals of the trace not used",
+        arrival_ns=np.zeros(rows, dtype=np.int64),
+        think_ns=think_ns,
+    )
+
+
+def _described(config: RunConfig, kind: str) -> dict[str, object]:
+    """For provenance: the kind of source, the file by content, the seed."""
+    described: dict[str, object] = {"source": kind, "seed": config.seed}
+    if kind == "trace":
+        described["file"] = file_identity(Path(str(config.trace)))
+    elif kind != "requests":
+        described["name"] = getattr(config, kind)
+    return described
+
+
+def _preset_slo(config: RunConfig) -> dict[str, float] | None:
+    if config.preset is None:
+        return None
+    held = workloads.PRESETS[config.preset]
+    return {"ttft_ms": held.ttft_ms, "tpot_ms": held.tpot_ms}

@@ -1,0 +1,67 @@
+"""Runway's core: a discrete-event simulation of one LLM serving engine."""
+
+from __future__ import annotations
+
+from .cost_model import CostModel
+from .errors import (
+    BrokenPromiseError,
+    ConfigError,
+    InvalidPlanError,
+    InvalidRequestError,
+    OutsideTableError,
+    RequestTooLargeError,
+    RunwayError,
+    SchedulerStalledError,
+    SimulatorError,
+    TableFormatError,
+    WorkloadError,
+)
+from .kv_cache import KVCache
+from .plan import ALL, NONE, Holds, Plan, StepShape
+from .request import Request, Sequence
+from .result import Result, State
+from .schedulers import (
+    SCHEDULERS,
+    AlternatingScheduler,
+    ChunkedPrefillScheduler,
+    ContinuousScheduler,
+    Scheduler,
+    StaticScheduler,
+)
+from .simulation import simulate
+from .trace import Trace
+from .view import EngineView
+
+__all__ = [
+    "ALL",
+    "NONE",
+    "SCHEDULERS",
+    "AlternatingScheduler",
+    "BrokenPromiseError",
+    "ChunkedPrefillScheduler",
+    "ConfigError",
+    "ContinuousScheduler",
+    "CostModel",
+    "EngineView",
+    "Holds",
+    "InvalidPlanError",
+    "InvalidRequestError",
+    "KVCache",
+    "OutsideTableError",
+    "Plan",
+    "Request",
+    "RequestTooLargeError",
+    "Result",
+    "RunwayError",
+    "Scheduler",
+    "SchedulerStalledError",
+    "Sequence",
+    "SimulatorError",
+    "State",
+    "StaticScheduler",
+    "StepShape",
+    "TableFormatError",
+    "Trace",
+    "WorkloadError",
+    "simulate",
+]

@@ -1,0 +1,29 @@
+"""The `CostModel` protocol. It lives here because its consumer, the engine, owns it."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .plan import StepShape
+
+
+@runtime_checkable
+class CostModel(Protocol):
+    """Prices steps in integer nanoseconds.
+
+    The two methods must agree bit for bit: element k of `leap_ns(shape, n)` equals
+    `step_ns(shape.after(k))`. Arithmetic with only + - * / and comparisons on Python floats and
+    on float64 arrays gives the same bits; `**`, dot products and reordered sums do not.
+    """
+
+    needs_longest_context: bool
+    """True if `StepShape.longest_context` must be filled in (it costs the engine a heap)."""
+
+    def step_ns(self, shape: StepShape) -> int:
+        """Price one step, nanoseconds, > 0."""
+
+    def leap_ns(self, shape: StepShape, steps: int) -> NDArray[np.int64]:
+        """Price `steps` consecutive decode-only steps; shape (steps,), nanoseconds, each > 0."""

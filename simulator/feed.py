@@ -1,0 +1,186 @@
+"""`ArrivalFeed`: where requests come from. Pulled at step ends, never pushed.
+
+Pulling keeps ties simple: a request that arrives at the very instant a step ends is there for
+the next plan. Three sources:
+
+- open loop: the trace says when (`OpenFeed`);
+- a client-side cap on requests in flight delays the trace (`CappedFeed`, vLLM's
+  `--max-concurrency`);
+- closed loop: N users, each sends its next request a think time after its last one ended
+  (`ClosedFeed`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heapify, heappop, heappush
+from typing import Protocol
+
+from .errors import ConfigError
+from .request import Sequence
+from .trace import Trace
+
+
+class ArrivalFeed(Protocol):
+    """Requests in order of arrival."""
+
+    @property
+    def next_ns(self) -> int | None:
+        """When the next request arrives, as far as is known now; None: not known or never."""
+
+    scheduled_ns: dict[int, int]
+    """Row -> when the load source wanted to send it, where that differs from the arrival."""
+
+    def pull(self, now_ns: int) -> list[Sequence]:
+        """The requests that have arrived by now, oldest first."""
+
+    def ended(self, now_ns: int) -> None:
+        """One request left the engine (finished or rejected)."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no request will ever arrive again, whatever happens."""
+
+
+class SequenceMaker:
+    """Makes the `Sequence` of a trace row, only when it arrives."""
+
+    __slots__ = ("_client", "_max_tokens", "_output", "_priority", "_prompt")
+
+    def __init__(self, trace: Trace) -> None:
+        self._prompt: list[int] = trace.prompt_tokens.tolist()
+        self._output: list[int] = trace.output_tokens.tolist()
+        self._priority: list[int] | None = _listed(trace.priority)
+        self._max_tokens: list[int] | None = _listed(trace.max_tokens)
+        self._client = trace.client
+
+    def __call__(self, row: int, arrival_ns: int) -> Sequence:
+        """The request of this row, arriving at `arrival_ns`."""
+        sequence = Sequence(row, arrival_ns, self._prompt[row], self._output[row])
+        if self._priority is not None:
+            sequence.priority = self._priority[row]
+        if self._client is not None:
+            sequence.client = self._client[row]
+        if self._max_tokens is not None:
+            sequence.max_tokens = self._max_tokens[row] or None
+        return sequence
+
+
+class OpenFeed:
+    """The trace says when, whatever the engine does."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._arrivals: list[int] = trace.arrival_ns.tolist()
+        self._make = SequenceMaker(trace)
+        self._row = 0
+        self.scheduled_ns: dict[int, int] = {}
+        self.next_ns: int | None = self._arrivals[0] if self._arrivals else None
+
+    def pull(self, now_ns: int) -> list[Sequence]:
+        """The requests that have arrived by now."""
+        arrived: list[Sequence] = []
+        arrivals, row = self._arrivals, self._row
+        while row < len(arrivals) and arrivals[row] <= now_ns:
+            arrived.append(self._make(row, arrivals[row]))
+            row += 1
+        self._row = row
+        self.next_ns = arrivals[row] if row < len(arrivals) else None
+        return arrived
+
+    def ended(self, now_ns: int) -> None:
+        """An open loop does not care."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the whole trace has arrived."""
+        return self.next_ns is None
+
+
+class CappedFeed:
+    """The trace says when, but at most `max_concurrency` requests are in flight."""
+
+    def __init__(self, trace: Trace, max_concurrency: int) -> None:
+        if max_concurrency < 1:
+            raise ConfigError(f"max_concurrency is {max_concurrency}, must be at least 1")
+        self._wanted: deque[int] = deque(trace.arrival_ns.tolist())
+        self._make = SequenceMaker(trace)
+        self._row = 0
+        self._free = max_concurrency
+        self._freed_ns = 0
+        self.scheduled_ns: dict[int, int] = {}
+
+    @property
+    def next_ns(self) -> int | None:
+        """When the next one may leave the client; unknown while the cap is reached."""
+        if not self._wanted or not self._free:
+            return None
+        return max(self._wanted[0], self._freed_ns)
+
+    def pull(self, now_ns: int) -> list[Sequence]:
+        """The requests that left the client by now."""
+        arrived: list[Sequence] = []
+        while self._free and self._wanted and self._wanted[0] <= now_ns:
+            wanted_ns = self._wanted.popleft()
+            arrival_ns = max(wanted_ns, self._freed_ns)
+            if arrival_ns != wanted_ns:
+                self.scheduled_ns[self._row] = wanted_ns
+            arrived.append(self._make(self._row, arrival_ns))
+            self._row += 1
+            self._free -= 1
+        return arrived
+
+    def ended(self, now_ns: int) -> None:
+        """A place under the cap is free."""
+        if not self._free:
+            self._freed_ns = now_ns
+        self._free += 1
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the whole trace has been sent."""
+        return not self._wanted
+
+
+class ClosedFeed:
+    """N users; each takes the next row when its last request has ended and it has thought."""
+
+    def __init__(self, trace: Trace, users: int) -> None:
+        if users < 1:
+            raise ConfigError(f"users is {users}, must be at least 1")
+        self._rows = len(trace)
+        self._think: list[int] | None = _listed(trace.think_ns)
+        self._make = SequenceMaker(trace)
+        self._taken = min(users, self._rows)
+        first: list[int] = trace.arrival_ns[: self._taken].tolist()
+        self._due = list(zip(first, range(self._taken), strict=True))
+        heapify(self._due)
+        self.scheduled_ns: dict[int, int] = {}
+
+    @property
+    def next_ns(self) -> int | None:
+        """When the next user has thought; unknown while all of them wait for answers."""
+        return self._due[0][0] if self._due else None
+
+    def pull(self, now_ns: int) -> list[Sequence]:
+        """The requests sent by now."""
+        arrived: list[Sequence] = []
+        while self._due and self._due[0][0] <= now_ns:
+            arrival_ns, row = heappop(self._due)
+            arrived.append(self._make(row, arrival_ns))
+        return arrived
+
+    def ended(self, now_ns: int) -> None:
+        """Its user thinks, then sends the next row."""
+        if self._taken < self._rows:
+            think = self._think[self._taken] if self._think is not None else 0
+            heappush(self._due, (now_ns + think, self._taken))
+            self._taken += 1
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every row has been sent."""
+        return not self._due and self._taken >= self._rows
+
+
+def _listed(column: object) -> list[int] | None:
+    return None if column is None else column.tolist()  # type: ignore[attr-defined]

@@ -1,0 +1,131 @@
+"""`Request`: what the trace asked for. `Sequence`: that request while the engine serves it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .errors import InvalidRequestError
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One line of a trace.
+
+    `output_tokens` is what the request will really produce; schedulers never see it. They may
+    see `max_tokens`, the limit its client declared, if there is one.
+    `session` names a conversation; `parent` is the id of the turn before this one.
+    `block_hashes` identify the prompt's prefix, one id per `hash_block_tokens` tokens.
+
+    Raises:
+        InvalidRequestError: no prompt or output tokens, or a negative arrival.
+    """
+
+    id: str
+    arrival_ns: int
+    prompt_tokens: int
+    output_tokens: int
+    priority: int = 0
+    client: str | None = None
+    max_tokens: int | None = None
+    session: str | None = None
+    parent: str | None = None
+    block_hashes: tuple[int, ...] | None = None
+    hash_block_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.arrival_ns < 0:
+            raise InvalidRequestError(f"request {self.id}: arrival_ns {self.arrival_ns} is below 0")
+        if self.prompt_tokens < 1:
+            raise InvalidRequestError(
+                f"request {self.id}: prompt_tokens {self.prompt_tokens} is below 1: "
+                "without a prompt no step could produce a first token"
+            )
+        if self.output_tokens < 1:
+            raise InvalidRequestError(
+                f"request {self.id}: output_tokens {self.output_tokens} is below 1"
+            )
+
+
+class Sequence:
+    """A request being served. The engine alone changes it; schedulers read it.
+
+    Public, for schedulers: `row` (position in the trace), `arrival_ns`, `prompt_tokens`,
+    `known_tokens` (prompt, plus outputs to recompute after a preemption), `computed_tokens`
+    (in the KV cache; for a decoding sequence ask `DecodePool.context_of`), `priority`, `client`,
+    `max_tokens` (declared, may be None), `preemptions`.
+    Everything with a leading underscore is the engine's, the true output length above all.
+    """
+
+    __slots__ = (
+        "_active_ns",
+        "_blocks",
+        "_eviction",
+        "_finish_step",
+        "_first_context",
+        "_first_start_ns",
+        "_first_token_ns",
+        "_joined_step",
+        "_lost_tokens",
+        "_order",
+        "_output_tokens",
+        "_prefilled_tokens",
+        "_produced_tokens",
+        "_recomputed_tokens",
+        "_span_step",
+        "_version",
+        "arrival_ns",
+        "client",
+        "computed_tokens",
+        "known_tokens",
+        "max_tokens",
+        "preemptions",
+        "priority",
+        "prompt_tokens",
+        "row",
+    )
+
+    def __init__(
+        self,
+        row: int,
+        arrival_ns: int,
+        prompt_tokens: int,
+        output_tokens: int,
+        *,
+        priority: int = 0,
+        client: str | None = None,
+        max_tokens: int | None = None,
+    ) -> None:
+        self.row = row
+        self.arrival_ns = arrival_ns
+        self.prompt_tokens = prompt_tokens
+        self.known_tokens = prompt_tokens
+        self.computed_tokens = 0
+        self.priority = priority
+        self.client = client
+        self.max_tokens = max_tokens
+        self.preemptions = 0
+        self._output_tokens = output_tokens
+        self._produced_tokens = 0
+        self._blocks = 0
+        self._order = -1
+        self._version = 0
+        self._joined_step = 0
+        self._span_step = 0
+        self._first_context = 0
+        self._finish_step = 0
+        self._first_start_ns: int | None = None
+        self._first_token_ns: int | None = None
+        self._eviction: int | None = None
+        self._active_ns = 0
+        self._prefilled_tokens = 0
+        self._recomputed_tokens = 0
+        self._lost_tokens = 0
+
+    @property
+    def remaining_tokens(self) -> int:
+        """Known tokens that are not computed yet: what prefill still has to do."""
+        return self.known_tokens - self.computed_tokens
+
+    def __repr__(self) -> str:
+        done = f"computed={self.computed_tokens} of {self.known_tokens}"
+        return f"Sequence(row={self.row}, {done})"

@@ -1,0 +1,74 @@
+"""Alternating: a prompt step, then a decode step, then a prompt step …; never both in one.
+
+The schedule of the classic chunked-prefill lesson (P1 D P2 D …): the same cadence for running
+streams as fusing, without a kernel that mixes both. It shows what fusing buys and costs.
+"""
+
+from __future__ import annotations
+
+from simulator.plan import Decode, Plan
+from simulator.request import Sequence
+from simulator.view import EngineView
+
+from .chunked import ChunkedPrefillScheduler
+from .room import (
+    KEEP_DECODING,
+    Chunks,
+    Room,
+    admit_prompts,
+    continue_prompts,
+    holding,
+    serve_decodes,
+)
+
+
+class AlternatingScheduler:
+    """A chunk step, then a decode step, as long as there are both prompts and decodes.
+
+    max_num_batched_tokens: tokens a step may process; None: no limit.
+    max_num_seqs: sequences that may run at once.
+    chunk_size: most prompt tokens one request gets in one step; None: only the budget cuts.
+
+    Raises:
+        ConfigError: a limit below 1, or a budget below `max_num_seqs`.
+    """
+
+    name = "alternating"
+
+    def __init__(
+        self,
+        max_num_batched_tokens: int | None = 2048,
+        max_num_seqs: int = 128,
+        chunk_size: int | None = None,
+    ) -> None:
+        limits = ChunkedPrefillScheduler(max_num_batched_tokens, max_num_seqs, chunk_size)
+        self.max_num_batched_tokens = max_num_batched_tokens
+        self.step_token_limit = max_num_batched_tokens
+        self.max_num_seqs = max_num_seqs
+        self.chunk_size = chunk_size
+        self.effective_chunk_size = limits.effective_chunk_size
+        self._budget = limits._budget
+        self._chunk = limits._chunk
+
+    def plan(self, view: EngineView) -> Plan:
+        """Prompts if the last step decoded (or nobody decodes), else decodes."""
+        if not len(view.decoding) or not view.previous.prefill:
+            chunks, evicted = self._prompts(view)
+            if chunks or evicted:
+                return Plan(Decode.NONE, chunks, evicted)
+        seats = self.max_num_seqs - len(view.running)
+        room = Room(self._budget, view.kv.free_blocks, seats)
+        decode = serve_decodes(view, room)
+        if room.evicted or view.previous.prefill:
+            return Plan(decode, (), tuple(room.evicted))
+        if decode is Decode.ALL:
+            return KEEP_DECODING[holding(view, room)]
+        return Plan(decode, holds=holding(view, room))
+
+    def _prompts(self, view: EngineView) -> tuple[Chunks, tuple[Sequence, ...]]:
+        seats = self.max_num_seqs - len(view.running)
+        room = Room(self._budget, view.kv.free_blocks, seats)
+        chunks = continue_prompts(view, room, self._chunk) if view.prefilling else ()
+        if view.waiting:
+            chunks += admit_prompts(view, room, self._chunk)
+        return chunks, tuple(room.evicted)

@@ -1,0 +1,70 @@
+"""Chunked prefill: one step carries everybody's decode and, in what is left, prompt chunks.
+
+Source: Sarathi-Serve (Agrawal et al., OSDI 2024, section 4.2, stall-free batching), with the
+limits of vLLM: P prompt tokens + D decode tokens <= `max_num_batched_tokens`.
+"""
+
+from __future__ import annotations
+
+from simulator.plan import Decode, Plan
+from simulator.view import EngineView
+
+from .room import (
+    KEEP_DECODING,
+    UNLIMITED,
+    Room,
+    admit_prompts,
+    checked_limits,
+    continue_prompts,
+    holding,
+    serve_decodes,
+)
+
+
+class ChunkedPrefillScheduler:
+    """Decodes first; prompt chunks share what is left of the step's token budget.
+
+    max_num_batched_tokens: tokens a step may process, decodes included; None: no limit.
+    max_num_seqs: sequences that may run at once.
+    chunk_size: most prompt tokens one request gets in one step (vLLM's
+    `long_prefill_token_threshold`); None: only the budget cuts.
+
+    Raises:
+        ConfigError: a limit below 1, or a budget below `max_num_seqs`.
+    """
+
+    name = "chunked"
+
+    def __init__(
+        self,
+        max_num_batched_tokens: int | None = 2048,
+        max_num_seqs: int = 128,
+        chunk_size: int | None = None,
+    ) -> None:
+        checked_limits(max_num_batched_tokens, max_num_seqs, chunk_size)
+        self.max_num_batched_tokens = max_num_batched_tokens
+        self.step_token_limit = max_num_batched_tokens
+        self.max_num_seqs = max_num_seqs
+        self.chunk_size = chunk_size
+        self._budget = max_num_batched_tokens or UNLIMITED
+        self._chunk = chunk_size or UNLIMITED
+
+    @property
+    def effective_chunk_size(self) -> int | None:
+        """The chunk that the budget leaves possible: min(chunk size, budget)."""
+        smallest = min(self._chunk, self._budget)
+        return None if smallest == UNLIMITED else smallest
+
+    def plan(self, view: EngineView) -> Plan:
+        """Everybody decodes; running prompts go on; new ones are admitted."""
+        seats = self.max_num_seqs - len(view.running)
+        room = Room(self._budget, view.kv.free_blocks, seats)
+        decode = serve_decodes(view, room)
+        chunks = continue_prompts(view, room, self._chunk) if view.prefilling else ()
+        if view.waiting and room.seats > 0 and room.tokens > 0:
+            chunks += admit_prompts(view, room, self._chunk)
+        if chunks or room.evicted:
+            return Plan(decode, chunks, tuple(room.evicted))
+        if decode is Decode.ALL:
+            return KEEP_DECODING[holding(view, room)]
+        return Plan(decode, holds=holding(view, room))

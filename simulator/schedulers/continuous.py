@@ -1,0 +1,56 @@
+"""Continuous (in-flight) batching: sequences join and leave between steps; whole prompts go first.
+
+Source: Orca (Yu et al., OSDI 2022, section 4.1, iteration-level scheduling) with the prompt-first
+order of vLLM v0: as long as a waiting prompt fits, a step computes prompts and decodes wait.
+"""
+
+from __future__ import annotations
+
+from simulator.plan import Decode, Plan
+from simulator.view import EngineView
+
+from .room import (
+    KEEP_DECODING,
+    UNLIMITED,
+    Room,
+    admit_prompts,
+    checked_limits,
+    holding,
+    serve_decodes,
+)
+
+
+class ContinuousScheduler:
+    """Whole prompts first, decodes wait; between prompts everybody decodes.
+
+    max_num_batched_tokens: prompt tokens a step may process; None: no limit. A longer prompt is
+    not cut: it runs in a step of its own (vLLM v0 would have refused to start with such a limit).
+    max_num_seqs: sequences that may run at once.
+
+    Raises:
+        ConfigError: a limit below 1, or a budget below `max_num_seqs`.
+    """
+
+    name = "continuous"
+
+    def __init__(self, max_num_batched_tokens: int | None = 2048, max_num_seqs: int = 128) -> None:
+        checked_limits(max_num_batched_tokens, max_num_seqs, None)
+        self.max_num_batched_tokens = max_num_batched_tokens
+        self.max_num_seqs = max_num_seqs
+        self._budget = max_num_batched_tokens or UNLIMITED
+
+    def plan(self, view: EngineView) -> Plan:
+        """Prompts if any can be admitted, else everybody decodes."""
+        seats = self.max_num_seqs - len(view.running)
+        if view.waiting and seats > 0:
+            room = Room(self._budget, view.kv.free_blocks, seats)
+            chunks = admit_prompts(view, room, UNLIMITED, whole=True)
+            if chunks:
+                return Plan(Decode.NONE, chunks)
+        room = Room(UNLIMITED, view.kv.free_blocks, seats)
+        decode = serve_decodes(view, room)
+        if room.evicted:
+            return Plan(decode, (), tuple(room.evicted))
+        if decode is Decode.ALL:
+            return KEEP_DECODING[holding(view, room)]
+        return Plan(decode, holds=holding(view, room))

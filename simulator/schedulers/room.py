@@ -1,0 +1,173 @@
+"""What every policy does alike: serve the decodes, go on with prompts, admit new ones.
+
+`Room` is what is left to give in the step being planned; the functions take from it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+from simulator.errors import ConfigError
+from simulator.plan import Decode, Holds, Plan
+from simulator.request import Sequence
+from simulator.view import EngineView
+
+Chunks = tuple[tuple[Sequence, int], ...]
+
+UNLIMITED = sys.maxsize
+
+KEEP_DECODING = {holds: Plan(Decode.ALL, holds=holds) for holds in Holds}
+"""The plan of most steps, made once: everybody decodes, nothing else happens."""
+
+
+class Room:
+    """Tokens, free blocks and seats left in the step being planned, and who was evicted for it."""
+
+    __slots__ = ("blocks", "evicted", "seats", "tokens")
+
+    def __init__(self, tokens: int, blocks: int, seats: int) -> None:
+        self.tokens = tokens
+        self.blocks = blocks
+        self.seats = seats
+        self.evicted: list[Sequence] = []
+
+
+def serve_decodes(view: EngineView, room: Room) -> Decode | tuple[Sequence, ...]:
+    """Everybody who generates, if tokens and blocks cover it; else whoever the walk reaches.
+
+    Source: vLLM V1 `Scheduler.schedule`: running requests are walked in order; when one cannot get
+    a block, the last of the running list is preempted, again and again, until it fits or is
+    itself the victim. Without a token limit in the way that comes to evicting from the tail until
+    the growth of those who stay is covered, which needs no walk.
+    """
+    pool = view.decoding
+    if view.slow_path or len(pool) > room.tokens:
+        return _walk_decodes(view, room)
+    growth, members = pool.growth_blocks, len(pool)
+    if growth > room.blocks:
+        for victim in reversed(view.running):
+            if victim in pool or victim in view.prefilling:
+                if victim in pool:
+                    growth -= pool.needs_block(victim)
+                    members -= 1
+                _evict(view, room, victim)
+                if growth <= room.blocks:
+                    break
+    room.tokens -= members
+    room.blocks -= growth
+    return Decode.ALL
+
+
+def _walk_decodes(view: EngineView, room: Room) -> tuple[Sequence, ...]:
+    pool = view.decoding
+    standing = [s for s in view.running if s in pool or s in view.prefilling]
+    served: list[Sequence] = []
+    for sequence in pool:
+        if room.tokens == 0 or sequence in room.evicted:
+            break
+        if pool.needs_block(sequence):
+            while room.blocks == 0:
+                if _evict(view, room, standing.pop()) is sequence:
+                    return tuple(served)
+            room.blocks -= 1
+        room.tokens -= 1
+        served.append(sequence)
+    return tuple(served)
+
+
+def _evict(view: EngineView, room: Room, victim: Sequence) -> Sequence:
+    room.evicted.append(victim)
+    room.blocks += view.blocks_of(victim)
+    room.seats += 1
+    return victim
+
+
+def continue_prompts(view: EngineView, room: Room, chunk_size: int) -> Chunks:
+    """The next chunk of every admitted prompt, oldest first.
+
+    A chunk without free blocks evicts the newest prompt behind it; without one it sits out until
+    a decode ends.
+    """
+    chunks: list[tuple[Sequence, int]] = []
+    standing = [s for s in view.prefilling if s not in room.evicted]
+    for sequence in tuple(standing):
+        if room.tokens == 0 or sequence in room.evicted:
+            break
+        new = min(sequence.remaining_tokens, room.tokens, chunk_size)
+        need = view.kv.blocks_for(sequence.computed_tokens + new) - sequence._blocks
+        behind = standing[standing.index(sequence) + 1 :]
+        if need <= room.blocks + sum(other._blocks for other in behind):
+            while need > room.blocks:
+                _evict(view, room, standing.pop())
+            room.blocks -= need
+            room.tokens -= new
+            chunks.append((sequence, new))
+    return tuple(chunks)
+
+
+def admit_prompts(view: EngineView, room: Room, chunk_size: int, *, whole: bool = False) -> Chunks:
+    """First chunks of waiting prompts, strictly in queue order, while there is room.
+
+    A prompt is admitted only if blocks for all its known tokens are free beyond what admitted
+    prompts still need and beyond the watermark (not applied to an empty engine), as vLLM does
+    with `scheduler_reserve_full_isl`. A step that evicted somebody admits nobody.
+    With `whole`, a prompt that exceeds the tokens left waits, unless it is the step's first.
+    """
+    if room.evicted:
+        return ()
+    kv = view.kv
+    free = room.blocks - _promised_blocks(view)
+    chunks: list[tuple[Sequence, int]] = []
+    for sequence in view.waiting:
+        tokens = sequence.remaining_tokens
+        watermark = kv.watermark_blocks if view.running or chunks else 0
+        need = kv.blocks_for(tokens)
+        if room.seats <= 0 or room.tokens <= 0 or need > free - watermark:
+            break
+        if whole and tokens > room.tokens and chunks:
+            break
+        new = tokens if whole else min(tokens, room.tokens, chunk_size)
+        free -= need
+        room.seats -= 1
+        room.tokens -= new
+        chunks.append((sequence, new))
+    return tuple(chunks)
+
+
+def _promised_blocks(view: EngineView) -> int:
+    """Blocks that admitted prompts will still need, beyond what this step's growth took."""
+    kv = view.kv
+    return sum(kv.blocks_for(s.known_tokens) - s._blocks for s in view.prefilling)
+
+
+def holding(view: EngineView, room: Room) -> Holds:
+    """How long a decode-only plan stays right: would an arrival be admitted at once?"""
+    if view.waiting or view.prefilling or room.seats <= 0 or room.tokens <= 0:
+        return Holds.UNTIL_FINISH
+    return Holds.UNTIL_ARRIVAL
+
+
+def checked_limits(
+    max_num_batched_tokens: int | None, max_num_seqs: int, chunk_size: int | None
+) -> None:
+    """Refuse limits that no engine would start with.
+
+    Raises:
+        ConfigError: a limit below 1, or a token budget below the number of sequences (each of
+            which takes one token of it when it decodes).
+    """
+    named: Iterable[tuple[str, int | None]] = (
+        ("max_num_batched_tokens", max_num_batched_tokens),
+        ("max_num_seqs", max_num_seqs),
+        ("chunk_size", chunk_size),
+    )
+    for name, value in named:
+        if value is not None and value < 1:
+            raise ConfigError(f"{name} is {value}, must be at least 1")
+    if max_num_batched_tokens is not None and max_num_batched_tokens < max_num_seqs:
+        raise ConfigError(
+            f"max_num_batched_tokens {max_num_batched_tokens} is below max_num_seqs "
+            f"{max_num_seqs}: every running sequence takes one token of the budget when it "
+            "decodes; raise max_num_batched_tokens or lower max_num_seqs"
+        )

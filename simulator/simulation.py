@@ -1,0 +1,116 @@
+"""`simulate`: one call from requests, policy, prices and memory to a `Result`."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable
+from time import perf_counter
+from typing import Any, cast
+
+import simpy
+
+from .cost_model import CostModel
+from .engine import Clock, Engine, EngineOptions
+from .errors import ConfigError, WorkloadError
+from .feed import ArrivalFeed, CappedFeed, ClosedFeed, OpenFeed
+from .kv_cache import KVCache
+from .outcome import outcome_of
+from .request import Request
+from .result import Result
+from .trace import Trace
+from .view import Scheduler
+
+
+def simulate(
+    requests: Trace | Iterable[Request],
+    scheduler: Scheduler,
+    cost_model: CostModel,
+    kv_cache: KVCache,
+    *,
+    users: int | None = None,
+    max_concurrency: int | None = None,
+    async_scheduling: bool = False,
+    **options: Any,  # Any: the fields of EngineOptions, which checks their names
+) -> Result:
+    """Serve the requests and report what happened.
+
+    requests: a `Trace`, or `Request` objects in any order.
+    users: closed loop: that many users, each sends its next request (in trace order) the row's
+        `think_ns` after its last one ended; arrival times of later rows are ignored.
+    max_concurrency: open loop, but a client sends at most so many at once.
+    async_scheduling: plan a step while the one before it runs, as vLLM does.
+    options: `leap`, `slow_path`, `check_promises`, `max_model_len`, `stop_ns`, `progress` of
+        `EngineOptions`.
+
+    Raises:
+        WorkloadError: no requests. ConfigError: contradicting or impossible options.
+        SimulatorError: the scheduler stalled, broke a promise or made an impossible plan.
+
+    >>> from costmodels import ConstantCostModel
+    >>> from simulator import ChunkedPrefillScheduler, KVCache, Request, simulate
+    >>> result = simulate(
+    ...     [Request("a", 0, prompt_tokens=100, output_tokens=3)],
+    ...     ChunkedPrefillScheduler(),
+    ...     ConstantCostModel(prefill_ms=80, decode_ms=8),
+    ...     KVCache(blocks=64),
+    ... )
+    >>> result.requests.first_token_ns.tolist(), result.requests.finish_ns.tolist()
+    ([80000000], [96000000])
+    """
+    trace = requests if isinstance(requests, Trace) else Trace.from_requests(requests)
+    if not len(trace):
+        raise WorkloadError("no requests: the workload is empty")
+    feed = _feed(trace, users, max_concurrency)
+    settings = EngineOptions(pipeline_depth=2 if async_scheduling else 1, **options)
+    env = simpy.Environment()
+    kv = kv_cache.emptied()
+    engine = Engine(
+        cast(Clock, env), feed, scheduler, cost_model, kv, rows=len(trace), options=settings
+    )
+    started = perf_counter()
+    _run(env, engine)
+    wall_s = perf_counter() - started
+    engine.life.stop()
+    end_ns = int(env.now)
+    outcome = outcome_of(engine, trace, end_ns)
+    return Result(
+        trace=trace,
+        requests=outcome.requests,
+        steps=outcome.steps,
+        gaps=outcome.gaps,
+        evictions=outcome.evictions,
+        scheduler=getattr(scheduler, "name", type(scheduler).__name__),
+        kv_blocks=kv.blocks,
+        block_size=kv.block_size,
+        end_ns=end_ns,
+        stop_ns=settings.stop_ns,
+        events=engine.events,
+        wall_s=wall_s,
+        pieces=outcome.pieces,
+        pool_ends=outcome.pool_ends,
+    )
+
+
+def _run(env: simpy.Environment, engine: Engine) -> None:
+    """The event loop, without cycle collection: it makes no cycles, and looking for them costs."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        env.process(engine.run())
+        env.run()
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _feed(trace: Trace, users: int | None, max_concurrency: int | None) -> ArrivalFeed:
+    if users is not None and max_concurrency is not None:
+        raise ConfigError(
+            f"users {users} and max_concurrency {max_concurrency} exclude each other: a closed "
+            "loop never has more requests in flight than users; drop one of them"
+        )
+    if users is not None:
+        return ClosedFeed(trace, users)
+    if max_concurrency is not None:
+        return CappedFeed(trace, max_concurrency)
+    return OpenFeed(trace)

@@ -1,0 +1,97 @@
+"""Does a plan respect budget, memory and membership? Checked before anything is changed."""
+
+from __future__ import annotations
+
+from .errors import InvalidPlanError
+from .plan import Decode, Holds, Plan
+from .request import Sequence
+from .view import EngineView
+
+
+NOBODY: frozenset[Sequence] = frozenset()
+
+
+def check_plan(plan: Plan, view: EngineView, token_limit: int | None) -> None:
+    """Refuse a plan the engine could not carry out.
+
+    Raises:
+        InvalidPlanError: more tokens than `token_limit`, more blocks than are free, a chunk
+            larger than what is left of its prompt, a sequence that is not where the plan says,
+            or a promise to hold for a plan that does more than decode.
+    """
+    pool = view.decoding
+    decode = plan.decode
+    if not plan.prefill and not plan.preempt and decode is Decode.ALL:
+        _check_limits(len(pool), pool.growth_blocks, view.kv.free_blocks, token_limit)
+        return
+    if plan.holds is not Holds.ONE_STEP:
+        _refuse_long_hold(plan, view)
+    free, gone = view.kv.free_blocks, NOBODY
+    if plan.preempt:
+        gone = frozenset(plan.preempt)
+        if len(gone) != len(plan.preempt) or not gone <= view.running.keys():
+            raise InvalidPlanError(f"plan preempts {plan.preempt}: not all running, or one twice")
+        free += sum(view.blocks_of(sequence) for sequence in gone)
+    tokens, blocks = _decode_needs(plan, view, gone)
+    if plan.prefill:
+        new, grown = _prefill_needs(plan, view, gone)
+        tokens += new
+        blocks += grown
+    _check_limits(tokens, blocks, free, token_limit)
+
+
+def _refuse_long_hold(plan: Plan, view: EngineView) -> None:
+    everybody = isinstance(plan.decode, tuple) and len(plan.decode) == len(view.decoding)
+    if plan.prefill or not (everybody or plan.decode is Decode.ALL):
+        raise InvalidPlanError(
+            f"plan holds {plan.holds.value} but does more than let everybody decode: only a "
+            "plan with decode=ALL and no prefill may hold longer than ONE_STEP"
+        )
+
+
+def _decode_needs(plan: Plan, view: EngineView, gone: frozenset[Sequence]) -> tuple[int, int]:
+    pool = view.decoding
+    if plan.decode is Decode.NONE:
+        return 0, 0
+    if isinstance(plan.decode, tuple):
+        for sequence in plan.decode:
+            if sequence not in pool or sequence in gone:
+                raise InvalidPlanError(f"plan decodes {sequence}, which does not generate now")
+        if len(set(plan.decode)) != len(plan.decode):
+            raise InvalidPlanError("plan decodes one sequence twice in one step")
+        return len(plan.decode), sum(pool.needs_block(s) for s in plan.decode)
+    if not gone:
+        return len(pool), pool.growth_blocks
+    out = [sequence for sequence in gone if sequence in pool]
+    growth = pool.growth_blocks - sum(pool.needs_block(sequence) for sequence in out)
+    return len(pool) - len(out), growth
+
+
+def _prefill_needs(
+    plan: Plan, view: EngineView, gone: frozenset[Sequence]
+) -> tuple[int, int]:
+    """(tokens, blocks) of all chunks, each checked."""
+    kv, tokens, blocks = view.kv, 0, 0
+    for sequence, new in plan.prefill:
+        known = sequence in view.waiting or sequence in view.prefilling
+        if not known or sequence in gone:
+            raise InvalidPlanError(f"plan prefills {sequence}, which neither waits nor prefills")
+        if not 1 <= new <= sequence.known_tokens - sequence.computed_tokens:
+            raise InvalidPlanError(
+                f"plan gives {sequence} {new} prompt tokens, it needs 1 to "
+                f"{sequence.remaining_tokens}"
+            )
+        tokens += new
+        blocks += kv.blocks_for(sequence.computed_tokens + new) - sequence._blocks
+    if len(plan.prefill) > 1 and len(dict(plan.prefill)) != len(plan.prefill):
+        raise InvalidPlanError("plan gives one sequence two chunks in one step: merge them")
+    return tokens, blocks
+
+
+def _check_limits(tokens: int, blocks: int, free: int, token_limit: int | None) -> None:
+    if token_limit is not None and tokens > token_limit:
+        raise InvalidPlanError(f"plan has {tokens} tokens, max_num_batched_tokens is {token_limit}")
+    if blocks > free:
+        raise InvalidPlanError(
+            f"plan needs {blocks} KV blocks, {free} are free: preempt somebody or take less"
+        )

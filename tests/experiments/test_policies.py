@@ -1,0 +1,127 @@
+"""A config becomes a scheduler: ours by name, or a user's from a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.config import RunConfig, load_config
+from experiments.policies import build_policy
+from simulator.errors import ConfigError
+from simulator.schedulers import AlternatingScheduler, StaticScheduler
+
+OWN = '''
+class Own:
+    """Does nothing."""
+    def __init__(self, max_num_seqs=8, *, share: float = 0.5):
+        self.max_num_seqs, self.share = max_num_seqs, share
+    def plan(self, view):
+        raise NotImplementedError
+
+class Lame:
+    pass
+
+class Broken:
+    def __init__(self):
+        raise KeyError("gone")
+'''
+
+
+@pytest.fixture()
+def own(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(OWN, encoding="utf-8")
+    return path
+
+
+def complaint(**fields: object) -> str:
+    with pytest.raises(ConfigError) as caught:
+        build_policy(RunConfig(**fields))
+    return str(caught.value)
+
+
+def test_a_policy_gets_the_fields_its_constructor_takes() -> None:
+    policy = build_policy(RunConfig(scheduler="alternating", chunk_size=64, max_num_seqs=4))
+    assert isinstance(policy.scheduler, AlternatingScheduler)
+    assert policy.parameters == {
+        "max_num_batched_tokens": 2048,
+        "max_num_seqs": 4,
+        "chunk_size": 64,
+    }
+    assert policy.notes == ()
+
+
+def test_max_num_seqs_defaults_to_128_or_the_smaller_budget() -> None:
+    assert build_policy(RunConfig()).parameters["max_num_seqs"] == 128
+    small = build_policy(RunConfig(max_num_batched_tokens=3))
+    assert small.parameters["max_num_seqs"] == 3
+
+
+def test_a_setting_the_policy_does_not_take_becomes_a_note() -> None:
+    policy = build_policy(
+        RunConfig(scheduler="static", max_num_batched_tokens=64, deliver="stream")
+    )
+    assert isinstance(policy.scheduler, StaticScheduler)
+    assert policy.scheduler.max_num_seqs == 128
+    assert policy.notes == ("max_num_batched_tokens 64 is not used by static",)
+
+
+def test_a_budget_below_the_sequences_is_refused_with_both_numbers() -> None:
+    """U03."""
+    text = complaint(max_num_batched_tokens=3, max_num_seqs=4)
+    assert "max_num_batched_tokens 3 is below max_num_seqs 4" in text
+    assert "raise max_num_batched_tokens or lower max_num_seqs" in text
+
+
+def test_the_effective_chunk_is_the_smaller_of_chunk_and_budget() -> None:
+    """U04."""
+    policy = build_policy(RunConfig(chunk_size=256, max_num_batched_tokens=128))
+    assert policy.described()["effective_chunk_size"] == 128
+
+
+def test_a_misspelt_policy_gets_the_nearest_name() -> None:
+    assert "did you mean chunked?" in complaint(scheduler="chunkd")
+
+
+def test_a_users_class_gets_its_arguments(own: Path) -> None:
+    config = load_config(
+        overrides={"scheduler": f"{own}:Own", "scheduler_args": ["share=0.25"], "max_num_seqs": 2}
+    )
+    policy = build_policy(config)
+    assert policy.name == "Own"
+    assert policy.parameters == {"max_num_seqs": 2, "share": 0.25}
+    assert policy.path == own
+    assert "sha256" in str(policy.described()["file"])
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ("{own}:Ownn", "has no class Ownn, did you mean Own?; it has Own, Lame, Broken"),
+        ("{own}", "name the class too, as {own}:MyScheduler"),
+        ("{own}x.py:Own", "no such file"),
+        ("{own}:Lame", "has no method plan(self, view)"),
+        ("{own}:Broken", "KeyError: 'gone' at {own}:14"),
+    ],
+)
+def test_a_users_class_that_cannot_be_used_is_named(own: Path, spec: str, problem: str) -> None:
+    assert problem.format(own=own) in complaint(scheduler=spec.format(own=own))
+
+
+def test_a_users_file_that_does_not_load_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "bad.py"
+    path.write_text("x = 1\ndef f(:\n", encoding="utf-8")
+    assert f"does not load: SyntaxError: invalid syntax at {path}:2" in complaint(
+        scheduler=f"{path}:F"
+    )
+
+
+def test_an_argument_the_class_does_not_take_gets_the_nearest_name(own: Path) -> None:
+    text = complaint(scheduler=f"{own}:Own", scheduler_args={"shar": 1})
+    assert "takes no argument shar, did you mean share?; it takes max_num_seqs, share" in text
+
+
+def test_a_field_given_as_an_argument_is_refused(own: Path) -> None:
+    text = complaint(scheduler=f"{own}:Own", scheduler_args={"max_num_seqs": 1})
+    assert text == "--scheduler-arg max_num_seqs: use --max-num-seqs instead"
