@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import sys
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -110,7 +111,9 @@ def blame(error: BaseException, file: Path | None = None) -> str:
     """An exception from a user's file as one line: what, and the line of that file it came from."""
     if isinstance(error, SyntaxError):
         return f"SyntaxError: {error.msg} at {error.filename}:{error.lineno}"
-    frames = traceback.extract_tb(error.__traceback__)
+    # SimPy raises a copy of what a process raised; the original, with its lines, is the cause.
+    original = error.__cause__ or error
+    frames = traceback.extract_tb(original.__traceback__)
     own = [frame for frame in frames if file is None or frame.filename == str(file)]
     place = f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
     return f"{type(error).__name__}: {error}{place}"
@@ -127,6 +130,7 @@ def _load(path: Path, name: str) -> Callable[..., Scheduler]:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
     except Exception as error:  # a user's file may raise anything

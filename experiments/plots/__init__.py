@@ -30,7 +30,7 @@ def plot_sweep(folder: Path) -> list[Path]:
                 if table.is_numeric(field)
             ),
             draw_heatmap(table, figures / "goodput-heatmap.png"),
-            draw_moment(folder / "timelines.parquet", figures / "timeline.png"),
+            draw_moment(table, folder / "timelines.parquet", figures / "timeline.png"),
         ]
     return [path for path in drawn if path is not None]
 

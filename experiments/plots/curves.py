@@ -31,7 +31,7 @@ from .value_axis import ValueAxis
 
 
 class Metric(NamedTuple):
-    """A panel: its name, the column drawn as a line, the one drawn dashed, the reading, the unit."""
+    """A panel: name, the column drawn as a line, the one drawn dashed, how to read it, unit."""
 
     name: str
     column: str
@@ -144,7 +144,7 @@ def _draw_lines(axes: Axes, points: pd.DataFrame, metric: Metric, lines: Series)
     for rank, level in enumerate(levels):
         rows = table.where({lines.field: level}, points) if lines.field else points
         colour = table.colours(lines.field)[level] if lines.field else INK
-        extra = 1.8 * min(len(levels) - 1 - rank, 4)
+        extra = 1.4 * min(len(levels) - 1 - rank, 4)
         found = [(x, table.where({lines.across: value}, rows)) for value, x in lines.axis.items()]
         found = [(x, rows) for x, rows in found if len(rows)]
         xs = [x for x, _ in found]

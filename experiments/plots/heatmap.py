@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from .style import INK, MUTED, WIDTH_IN, field_label, headline, save, value_label
-from .sweep_table import Level, SweepTable, panel_title
+from .sweep_table import Level, Row, SweepTable, panel_title
 
 METRIC = "request_goodput"
 _AXES = ("chunk_size", "max_num_batched_tokens", "rate", "max_num_seqs", "scheduler")
@@ -100,7 +100,7 @@ def _draw_cells(axes: Axes, area: Map, panel: Mapping[str, Level]) -> None:
 
 
 def _draw_goodput(
-    axes: Axes, at: tuple[int, int], row: Mapping[str, Level], scale: Normalize, *, is_best: bool
+    axes: Axes, at: tuple[int, int], row: Row, scale: Normalize, *, is_best: bool
 ) -> None:
     x, y = at
     goodput, share = float(row[METRIC]), 100 * float(row["goodput_fraction"])

@@ -31,7 +31,7 @@ def place_labels(
     """
     figure = axes.get_figure(root=True)
     assert isinstance(figure, Figure)
-    FigureCanvasAgg(figure).draw()
+    FigureCanvasAgg(figure).draw()  # type: ignore[no-untyped-call]  # matplotlib's own
     taken = [_dot(axes, point) for point in (*points, *avoid)]
     placed = []
     for point, text in zip(points, texts, strict=True):

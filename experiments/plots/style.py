@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import matplotlib as mpl
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
@@ -104,7 +105,7 @@ def house_style() -> Iterator[None]:
     """Draw and save inside this, so that a user's matplotlibrc changes nothing."""
     with mpl.rc_context():
         mpl.rcdefaults()
-        mpl.rcParams.update(_RC)
+        mpl.rcParams.update(_RC)  # type: ignore[arg-type]  # the stub wants literal keys
         yield
 
 

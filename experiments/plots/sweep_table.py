@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -21,12 +21,16 @@ PROMINENCE = ("max_num_batched_tokens", "chunk_size", "scheduler", "max_num_seqs
 Level = Any
 """A swept value: Any because a sweep may run over any field (int, float, text or None)."""
 
+Row = Mapping[Hashable, Any]
+"""A point's columns by name. Any: numbers, texts, truth values or None."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SweepTable:
     """The points of a sweep and what is common to them.
 
-    frame: `sweep.parquet`, a row a point, with the swept values as asked. grid: swept field -> its values in the order asked.
+    frame: `sweep.parquet`, a row a point, with the swept values as asked.
+    grid: swept field -> its values in the order asked.
     slo: limit name (`ttft_ms`, `tpot_ms`, `e2el_ms`, `itl_max_ms`) -> milliseconds.
     setting: one line that says what was simulated.
     """
@@ -123,7 +127,7 @@ def load_sweep(folder: Path) -> SweepTable:
         frame=frame,
         grid=spec["grid"],
         slo=spec.get("slo") or {},
-        setting=spec.get("setting", ""),
+        setting=spec.get("setting") or "",
     )
 
 

@@ -22,12 +22,14 @@ class Lane:
     """One engine's steps.
 
     steps: columns start_ms, duration_ms, prefill_tokens, decode_seqs; one row a step.
-    first_token_ms: when the watched prompt produced its first token; None if not in sight.
+    first_token_ms: when the watched prompt produced its first token; None if it never did.
+    note: stands at the right above the lane.
     """
 
     name: str
     steps: pd.DataFrame
     first_token_ms: float | None = None
+    note: str = ""
 
 
 def save_timeline(
@@ -70,6 +72,7 @@ def draw_timeline(
         _draw_marks(axes, lane, arrival_ms)
         _dress(axes, top, bottom)
         axes.set_title(lane.name)
+        axes.set_title(lane.note, loc="right", fontsize=10.5, weight="normal", color=MUTED)
         axes.set_xlim(start_ms, end_ms)
     grid[-1].set_xlabel(
         "time since the long prompt arrived (ms)" if arrival_ms == 0 else "time (ms)"
@@ -127,6 +130,3 @@ def _legend() -> list[Patch | Line2D]:
         Line2D([], [], color=INK, linewidth=1.1, linestyle=(0, (3, 2)), label="the prompt arrives"),
         Line2D([], [], color=INK, marker="v", linestyle="none", label="its first token"),
     ]
-
-
-__all__ = ["MUTED", "Lane", "draw_timeline", "save_timeline"]

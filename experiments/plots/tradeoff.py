@@ -56,7 +56,7 @@ def draw_tradeoff(table: SweepTable, path: Path) -> Path | None:
     headline(
         figure,
         "What a quick first token costs the running streams",
-        f"A mark is a simulated setting; the frontier is labelled {named}. Lower left is better.",
+        f"Lower left is better. Labels on the frontier: {named}. {_limits(table.slo)}",
         ", ".join(filter(None, [table.setting, panel_title(held)])),
     )
     parts = [
@@ -78,7 +78,7 @@ def _draw_panel(axes: Axes, points: pd.DataFrame, slo: Mapping[str, float], mark
     _shade_slo(axes, slo)
     frontier = points.iloc[_frontier(points)]
     axes.plot(frontier[X], frontier[Y], color=INK, linewidth=1.2, drawstyle="steps-post", zorder=2)
-    for row in points.to_dict("records"):
+    for row in _distinct(points).to_dict("records"):
         colour = marks.colour(row)
         axes.plot(
             row[X],
@@ -93,6 +93,12 @@ def _draw_panel(axes: Axes, points: pd.DataFrame, slo: Mapping[str, float], mark
         )
     axes.set_xlabel(metric_label(X))
     axes.set_ylabel(metric_label(Y))
+
+
+def _distinct(points: pd.DataFrame) -> pd.DataFrame:
+    """One row for chunk sizes that come to the same under a budget: equal in all but the size."""
+    same = [name for name in points if name not in ("index", "chunk_size")]
+    return points.loc[points[same].astype(str).drop_duplicates().index]
 
 
 def _frontier(points: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
@@ -131,6 +137,16 @@ def _label_frontier(axes: Axes, points: pd.DataFrame, marks: Marks) -> None:
     place_labels(axes, chosen, texts, avoid=every)
 
 
+def _limits(slo: Mapping[str, float]) -> str:
+    """
+    >>> _limits({"ttft_ms": 1000.0, "e2el_ms": 1.0})
+    'SLO: TTFT ≤ 1,000 ms.'
+    """
+    limits = {"TTFT": slo.get("ttft_ms"), "TPOT": slo.get("tpot_ms")}
+    words = [f"{name} ≤ {value_label(ms)} ms" for name, ms in limits.items() if ms]
+    return f"SLO: {', '.join(words)}." if words else ""
+
+
 def _add_legend(
     figure: Figure, points: pd.DataFrame, slo: Mapping[str, float], marks: Marks
 ) -> None:
@@ -139,8 +155,6 @@ def _add_legend(
     ]
     if bool(points["saturated"].any()):
         reading.append(dot("saturated: queue grew", MUTED, "o", hollow=True))
-    limits = {"TTFT": slo.get("ttft_ms"), "TPOT": slo.get("tpot_ms")}
-    words = [f"{name} ≤ {value_label(ms)} ms" for name, ms in limits.items() if ms]
-    if words:
-        reading.append(Patch(color=GOOD, label=", ".join(words)))
+    if _limits(slo):
+        reading.append(Patch(color=GOOD, label="within the SLO"))
     legend_rows(figure, [*marks.legend(), reading])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from matplotlib.lines import Line2D
 
 from .style import INK, MARKERS, dot, level_label, value_label
-from .sweep_table import Level, SweepTable
+from .sweep_table import Level, Row, SweepTable
 
 _LABEL_ORDER = ("scheduler", "chunk_size", "max_num_batched_tokens")
 
@@ -32,18 +32,18 @@ class Marks:
         shapes = table.measured_levels(shaped[0]) if shaped else []
         self._shapes: dict[Level, str] = dict(zip(shapes, MARKERS, strict=False))
 
-    def colour(self, row: Mapping[str, Level]) -> str:
+    def colour(self, row: Row) -> str:
         return self._colours[row[self._colour_field]] if self._colour_field else INK
 
-    def marker(self, row: Mapping[str, Level]) -> str:
+    def marker(self, row: Row) -> str:
         return self._shapes[row[self._shape_field]] if self._shape_field else "o"
 
-    def reach(self, row: Mapping[str, Level]) -> float:
+    def reach(self, row: Row) -> float:
         """Mark size in points."""
         rank = self._rank[row[self._colour_field]] if self._colour_field else 0
         return 7.0 + 3.2 * min(rank, 4)
 
-    def label(self, row: Mapping[str, Level]) -> str:
+    def label(self, row: Row) -> str:
         return " / ".join(value_label(row[field]) for field in self.label_fields)
 
     def legend(self) -> list[list[Line2D]]:

@@ -7,7 +7,7 @@ from collections.abc import ItemsView, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from .style import value_label
+from .style import WIDTH_IN, value_label
 from .sweep_table import Level
 
 _NONE_SHADE = "#f4f4f4"
@@ -58,7 +58,7 @@ class ValueAxis:
         places = list(self._at.values())
         columns = axes.get_subplotspec()
         share = columns.get_gridspec().ncols if columns is not None else 1
-        inch = (axes.figure.get_figwidth() / share - 0.9) / (places[-1] - places[0])
+        inch = (WIDTH_IN / share - 0.9) / (places[-1] - places[0])
         return any(
             (right - left) * inch < 0.09 * (len(a) + len(b)) / 2 + 0.06
             for left, right, a, b in zip(places, places[1:], names, names[1:], strict=False)

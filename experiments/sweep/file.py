@@ -7,12 +7,12 @@ from typing import Any
 
 import yaml
 
-from simulator.errors import ConfigError, nearest
-
 from experiments.config import RunConfig, load_config
 from experiments.explain import aliases
-from .values import Label, by_setting, swept_values
 from experiments.yaml_file import read_yaml
+from simulator.errors import ConfigError, nearest
+
+from .values import Label, by_setting, swept_values
 
 SECTIONS = ("base", "grid")
 RECORDED = ("points", "slo", "setting", "provenance")

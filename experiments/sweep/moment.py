@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.run import run_config
 from simulator.result import NOT_YET, Result
 from simulator.units import NS_PER_MS, NS_PER_S
 
-from experiments.run import run_config
 from .lanes import choose_points
 from .point import shared_trace
 from .spec import Point, SweepSpec

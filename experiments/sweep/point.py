@@ -7,17 +7,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from simulator.errors import ConfigError, RunwayError, WorkloadError
-from simulator.trace import Trace
-from simulator.units import ns_to_seconds
-
 from experiments.config import RunConfig
 from experiments.option import option_of
 from experiments.policies import blame
 from experiments.run import prepare, run_config
+from experiments.workload import build_workload
+from simulator.errors import ConfigError, RunwayError, WorkloadError
+from simulator.trace import Trace
+from simulator.units import ns_to_seconds
+
 from .rows import metric_row
 from .store import Record, write_atomically
-from experiments.workload import build_workload
 
 WORKLOAD_SETTINGS = frozenset(
     name
@@ -90,11 +90,16 @@ def _run(config: RunConfig) -> Record:
     }
 
 
-def _setting(summary: dict[str, Any]) -> dict[str, Any]:  # Any: JSON values
-    """What figures say of a run: workload, requests, prices."""
-    table, workload = summary["cost_model"], summary["provenance"]["workload"]
-    return {
-        "workload": workload,
-        "requests": summary["run"]["requests"],
-        "cost_model": {"name": table["name"], "stamp": table["stamp"]},
-    }
+def _setting(summary: dict[str, Any]) -> list[str]:  # Any: JSON values
+    """What figures say of a run: workload, requests, prices and whether they were measured.
+
+    >>> _setting({
+    ...     "provenance": {"workload": {"source": "preset", "name": "chat"}},
+    ...     "run": {"requests": 2000}, "cost_model": {"name": "h200", "stamp": "uncalibrated"},
+    ... })
+    ['chat', '2,000 requests', 'h200 (uncalibrated)']
+    """
+    workload, table = summary["provenance"]["workload"], summary["cost_model"]
+    named = workload.get("name") or workload.get("file", {}).get("name") or "generated workload"
+    stamp = f" ({table['stamp']})" if table["stamp"] else ""
+    return [named, f"{summary['run']['requests']:,} requests", f"{table['name']}{stamp}"]

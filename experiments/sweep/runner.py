@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simulator.errors import ConfigError
-
 from experiments.config import RunConfig
 from experiments.results import SWEEP_FILES, results_folder, write_yaml
+from simulator.errors import ConfigError
+
 from .moment import moment_frame
 from .point import invalid, run_point, shared_trace, workload_settings
 from .rows import sweep_frame
@@ -143,14 +143,17 @@ def _write(spec: SweepSpec, out: Path, records: Sequence[Record], rows: pd.DataF
 
 def _description(spec: SweepSpec, records: Sequence[Record]) -> Record:
     """The spec as it can be run again, and what figures and readers need to know of the runs."""
-    first = next((record for record in records if record["status"] == "ok"), {})
+    ran = [record for record in records if record["status"] == "ok"]
+    settings = [dict.fromkeys(record["setting"]) for record in ran]
     counts = Counter(record["status"] for record in records)
     asked = identity(spec)
     return {
         "base": dict(spec.base),
         "grid": {name: list(values) for name, values in spec.grid.items()},
         "points": {status: counts[status] for status in ("ok", "invalid", "failed")},
-        "slo": first.get("slo"),
-        "setting": first.get("setting"),
+        "slo": ran[0]["slo"] if ran else None,
+        "setting": ", ".join(
+            part for part in (settings or [{}])[0] if all(part in other for other in settings)
+        ),
         "provenance": {name: asked[name] for name in ("runway_version", "files")},
     }

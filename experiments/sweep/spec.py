@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config import RunConfig, flag_of, load_config
+
 from .file import read_sweep_file
 from .values import by_setting, swept_values
 

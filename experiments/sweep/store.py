@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from simulator.errors import ConfigError
-
 from experiments.config import RunConfig
 from experiments.provenance import file_identity, runway_version
 from experiments.results import json_text
+from simulator.errors import ConfigError
+
 from .spec import Point, SweepSpec
 
 Record = dict[str, Any]
@@ -44,8 +44,9 @@ class PointStore:
         found = _read(marker)
         if found is not None and found != asked:
             raise ConfigError(
-                f"{self.folder.parent} holds points of another sweep ({_difference(found, asked)}): "
-                f"give another folder, or remove {self.folder} to start again"
+                f"{self.folder.parent} holds points of another sweep "
+                f"({_difference(found, asked)}): give another folder, or remove "
+                f"{self.folder} to start again"
             )
         if (self.folder.parent / "summary.json").exists():
             raise ConfigError(

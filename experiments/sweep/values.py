@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from simulator.errors import ConfigError, nearest
-
 from experiments.config import RunConfig, load_config
 from experiments.explain import aliases
+from simulator.errors import ConfigError, nearest
 
 Label = Callable[[str], str]
 """How to name a setting to the user: its flag, or `file:line:column: key`."""

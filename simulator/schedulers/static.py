@@ -66,9 +66,9 @@ class StaticScheduler:
             return self._next_batch(view)
         room = Room(UNLIMITED, view.kv.free_blocks, 0)
         decode = serve_decodes(view, room)
-        if decode is Decode.ALL:
+        if decode is Decode.ALL and not room.evicted:
             return KEEP_DECODING[Holds.UNTIL_FINISH]
-        return Plan(decode, (), tuple(room.evicted), Holds.ONE_STEP)
+        return Plan(decode, (), tuple(room.evicted))
 
     def _next_batch(self, view: EngineView) -> Plan:
         wake_ns = self._full_batch_due_ns(view)

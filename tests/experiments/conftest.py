@@ -22,7 +22,7 @@ provenance: {origin: hand-written for a test}
 """
 
 
-@pytest.fixture()
+@pytest.fixture
 def runway() -> Runway:
     """Call `runway` with arguments; the result has exit_code, stdout and stderr."""
 
@@ -32,7 +32,7 @@ def runway() -> Runway:
     return call
 
 
-@pytest.fixture()
+@pytest.fixture
 def per_token(tmp_path: Path) -> Path:
     """A cost table: 10 ms + 1 ms a prompt token."""
     path = tmp_path / "per-token.yaml"
@@ -40,7 +40,7 @@ def per_token(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture()
+@pytest.fixture
 def trace_of(tmp_path: Path) -> Callable[..., Path]:
     """A trace file from rows (arrival_s, prompt_tokens, output_tokens)."""
 

@@ -28,7 +28,7 @@ class Broken:
 '''
 
 
-@pytest.fixture()
+@pytest.fixture
 def own(tmp_path: Path) -> Path:
     path = tmp_path / "mine.py"
     path.write_text(OWN, encoding="utf-8")
