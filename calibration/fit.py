@@ -1,8 +1,8 @@
 """A robust fit of the linear step model to a log of real engine steps.
 
 Smallest sum of |predicted - measured| / measured with all coefficients >= 0, by iteratively
-reweighted non-negative least squares. Deterministic: the only randomness is the seeded choice of the
-steps that the fit never sees.
+reweighted non-negative least squares. Deterministic: the only randomness is the seeded choice of
+the steps that the fit never sees.
 
 Source: Holland and Welsch, "Robust regression using iteratively reweighted least-squares" (1977);
 Lawson and Hanson, "Solving Least Squares Problems" (1974), for the inner step.
@@ -193,7 +193,7 @@ def _best_fit(
         for term, value in zip(TERMS, coefficients, strict=True)
     }
     if parameters["longest_context_ms_per_token"]:
-        parameters["longest_context_full_at_sequences"] = float(full_at)
+        parameters["longest_context_full_at_sequences"] = full_at
     return parameters
 
 

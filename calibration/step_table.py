@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodels.table import CostTable, KVCapacity, Value
 from simulator.errors import ConfigError
@@ -88,7 +89,7 @@ def _provenance(
 
 def _fitted_range(fit: StepFit, quantities: Quantities) -> dict[str, Value]:
     return {
-        name: [_tidy(column[fit.fitted].min()), _tidy(column[fit.fitted].max())]
+        name: [round(column[fit.fitted].min()), round(column[fit.fitted].max())]
         for name, column in zip(Quantities._fields, quantities, strict=True)
     }
 
@@ -110,8 +111,11 @@ def _extrapolation(
     share = measured[test & outside].sum() / measured[test].sum()
     decode = log.prefill_tokens == 0
     runs = _with_decode_before(log, test)
-    joint = [np.bincount(runs[test], ms[test]) for ms in (predicted, measured, ~decode * 1.0)]
-    mixed_runs = joint[2] > 0
+    joint_predicted, joint_measured, prompts = (
+        np.bincount(runs[test], column[test]).astype(np.float64)
+        for column in (predicted, measured, (~decode).astype(np.float64))
+    )
+    with_prompts = prompts > 0
     result: dict[str, Value] = {
         "split": f"all {options.test_segment} steps; the fit saw none of them",
         "time_outside_fitted_range": _tidy(share),
@@ -119,20 +123,19 @@ def _extrapolation(
     }
     if (test & decode).any():
         result["decode_steps"] = _rounded(errors_of(predicted, measured, test & decode))
-    if mixed_runs.any():
+    if with_prompts.any():
         result["steps_with_prompts"] = _rounded(errors_of(predicted, measured, test & ~decode))
         # Where engine and scheduler share a process, the launch of a step with prompts is booked
         # on the step before it: only the two together have a meaning.
-        together = errors_of(joint[0][mixed_runs], joint[1][mixed_runs])
+        together = errors_of(joint_predicted, joint_measured, with_prompts)
         result["steps_with_prompts_and_the_decode_step_before"] = _rounded(together)
     return result
 
 
-def _with_decode_before(log: StepLog, test: Bools) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _with_decode_before(log: StepLog, test: Bools) -> NDArray[np.int64]:
     """A number per step: steps with prompts share that of the decode step before them."""
     begins = (log.prefill_tokens == 0) | ~log.follows | ~test
-    numbers: np.ndarray[tuple[int], np.dtype[np.int64]] = np.cumsum(begins)
-    return numbers
+    return np.cumsum(begins, dtype=np.int64)
 
 
 def _rounded(errors: Errors) -> dict[str, Value]:

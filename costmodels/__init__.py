@@ -1,7 +1,7 @@
 """Prices of engine steps: cost models and the table files they are read from."""
 
 from .constant import ConstantCostModel
-from .hardware import GPU, GPUS
+from .hardware import GPU, GPUS, find_gpu
 from .lesson import LessonCostModel
 from .linear import LinearCostModel
 from .loading import (
@@ -11,11 +11,12 @@ from .loading import (
     load_cost_model,
 )
 from .model_config import ModelConfig, find_model
-from .model_memory import kv_blocks_from_memory
+from .model_memory import DEFAULT_ACTIVATION_RESERVE_BYTES, kv_blocks_from_memory
 from .roofline import RooflineCostModel
 from .table import CostTable, KVCapacity, load_table, save_table
 
 __all__ = [
+    "DEFAULT_ACTIVATION_RESERVE_BYTES",
     "DEFAULT_COST_MODEL",
     "GPU",
     "GPUS",
@@ -27,6 +28,7 @@ __all__ = [
     "LoadedCostModel",
     "ModelConfig",
     "RooflineCostModel",
+    "find_gpu",
     "find_model",
     "kv_blocks_from_memory",
     "list_cost_models",

@@ -62,16 +62,12 @@ def load_cost_model(
             )
     if name == "lesson":
         return LessonCostModel()
-    return model_from_table(load_table(_find_table(name_or_path)))
-
-
-def model_from_table(table: CostTable) -> LoadedCostModel:
-    """The cost model that a table describes; TableFormatError if its numbers cannot be priced."""
-    build = _BUILDERS[table.kind]
+    path = _find_table(name_or_path)
+    table = load_table(path)
     try:
-        return build(table)
+        return _BUILDERS[table.kind](table)
     except ConfigError as error:
-        raise TableFormatError(f"cost table {table.name}: {error}") from None
+        raise TableFormatError(f"{path}: {error}") from None
 
 
 def list_cost_models() -> list[tuple[str, str]]:

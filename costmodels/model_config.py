@@ -50,6 +50,13 @@ class ModelConfig:
     attention_bias: bool = False
     max_model_len: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.attention_heads % self.kv_heads:
+            raise ConfigError(
+                f"{self.name}: {self.kv_heads} KV heads do not divide "
+                f"{self.attention_heads} attention heads"
+            )
+
     @classmethod
     def from_json(cls, path: str | Path) -> ModelConfig:
         """Read a `config.json`; ConfigError names the file and the key that is wrong or missing."""
@@ -61,6 +68,8 @@ class ModelConfig:
             raise ConfigError(f"{path}: {', '.join(missing)} missing: the model's size needs it")
         size = {key: _whole(raw, key, path) for key in SIZES}
         hidden, heads = size["hidden_size"], size["num_attention_heads"]
+        if raw.get("head_dim") is None and hidden % heads:
+            raise ConfigError(f"{path}: head_dim missing, and {heads} heads do not divide {hidden}")
         return cls(
             name=path.stem if path.stem != "config" else path.resolve().parent.name,
             family=str(raw["model_type"]),

@@ -30,7 +30,7 @@ from .table_schema import (
     check_parameters,
     check_provenance,
 )
-from .yaml_text import Marks, parse_yaml, read_yaml
+from .yaml_text import Marks, parse_yaml, read_yaml, yaml_of
 from .yaml_text import Value as Value  # part of what this module offers
 
 
@@ -86,7 +86,11 @@ class CostTable:
         if self.held_out is None:
             return self.description
         median, p90 = (f"{100 * float(str(self.held_out[k])):.1f} %" for k in ("median", "p90"))
-        return f"{self.description}; held-out error median {median}, p90 {p90}"
+        line = f"{self.description}; held-out error median {median}, p90 {p90}"
+        beyond = (self.extrapolation or {}).get("sum_of_all_steps")
+        if isinstance(beyond, float):
+            line += f"; summed time of a load beyond its range {100 * beyond:+.1f} %"
+        return line
 
     def to_dict(self) -> dict[str, Value]:
         """As written to a file, and to a result's provenance."""
@@ -148,12 +152,7 @@ def save_table(table: CostTable, path: str | Path) -> None:
 
 def table_text(table: CostTable) -> str:
     """The YAML of a table: the same table, the same bytes."""
-    import yaml
-
-    text: str = yaml.safe_dump(
-        table.to_dict(), sort_keys=False, width=96, allow_unicode=True, default_flow_style=None
-    )
-    return text
+    return yaml_of(table.to_dict())
 
 
 def check_table(document: Value, marks: Marks, file: str) -> CostTable:

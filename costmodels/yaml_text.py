@@ -58,6 +58,25 @@ def parse_yaml(text: str, name: str) -> tuple[Value, Marks]:
     return (None if node is None else _value(node, (), marks, name)), marks
 
 
+def yaml_of(document: Value) -> str:
+    """The YAML of a document: one key a line, in order, lists on one line.
+
+    >>> yaml_of({"b": [1, 2], "a": {"c": 0.5}})
+    'b: [1, 2]\\na:\\n  c: 0.5\\n'
+    """
+
+    class Dumper(yaml.SafeDumper):
+        pass
+
+    Dumper.add_representer(list, _on_one_line)
+    text: str = yaml.dump(document, Dumper=Dumper, sort_keys=False, width=96, allow_unicode=True)
+    return text
+
+
+def _on_one_line(dumper: yaml.SafeDumper, values: list[Value]) -> yaml.Node:
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", values, flow_style=True)
+
+
 def _value(node: yaml.Node, at: Key, marks: Marks, name: str) -> Value:
     if isinstance(node, yaml.MappingNode):
         return _mapping(node, at, marks, name)

@@ -70,15 +70,6 @@ def write_yaml(path: Path, content: Mapping[str, Any], heading: str) -> None:  #
     path.write_text(f"# {heading}\n{text}", encoding="utf-8")
 
 
-def write_table(path: Path, columns: Mapping[str, Any]) -> None:  # Any: arrays or lists
-    """Columns of equal length as Parquet; the same columns give the same bytes."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    table = pa.table({name: pa.array(column) for name, column in columns.items()})
-    pq.write_table(table, path, compression="zstd")
-
-
 def _refuse_other_kind(out: Path, owned: tuple[str, ...]) -> None:
     if out.exists() and not out.is_dir():
         raise ConfigError(f"cannot write results to {out}: it is a file, give a folder")

@@ -20,9 +20,10 @@ from simulator.window import Trim
 
 from .config import RunConfig
 from .memory import Memory, build_cost_model, build_memory, describe_cost_model
+from .parquet import write_table
 from .policies import Policy, blame, build_policy
 from .provenance import runway_version
-from .results import results_folder, write_json, write_table, write_yaml
+from .results import results_folder, write_json, write_yaml
 from .workload import Workload, build_workload
 
 DEFAULT_SLO = {"ttft_ms": 1000.0, "tpot_ms": 50.0}

@@ -71,8 +71,11 @@ def check_residency(result: Result) -> None:
         np.add.at(summed, evictions.row, per_eviction)
         same = summed == column
         _require_each(f"request: {name}", same, {"column": column, "evictions": summed})
-    _require_equal("evictions", len(evictions.row), "of the steps", _sum(result, "preempted"))
     steps = result.steps
+    starts_ns = steps.end_ns - steps.duration_ns
+    followed = evictions.preempt_ns <= starts_ns.max(initial=NOT_YET)  # by a step, before the stop
+    evicted = int(np.count_nonzero(followed))
+    _require_equal("evictions before steps", exact_dot(steps.preempted), "logged", evicted)
     worked = sum(
         exact_dot(seqs, steps.duration_ns) for seqs in (steps.prefill_seqs, steps.decode_seqs)
     )
@@ -144,7 +147,7 @@ def check_tokens(result: Result) -> None:
     whole = {"computed": log.prefilled_tokens, "prompt": prompts}
     _require_each("finished request: prompt", ~done | (log.prefilled_tokens == prompts), whole)
     _require_each("request: prompt", log.prefilled_tokens <= prompts, whole)
-    computed = _sum(result, "prefill_tokens")
+    computed = exact_dot(steps.prefill_tokens)
     asked = exact_dot(log.prefilled_tokens) + exact_dot(log.recomputed_tokens)
     _require_equal("prompt tokens of steps", computed, "first time and recomputed", asked)
     emitted = exact_dot(steps.emitted_tokens)
@@ -152,7 +155,7 @@ def check_tokens(result: Result) -> None:
     if not bool(np.any(log.state == State.UNFINISHED)):
         left = exact_dot(prompts[done] + log.emitted_tokens[done] - 1)
         left += exact_dot(result.evictions.lost_tokens)
-        stored = computed + _sum(result, "decode_seqs")
+        stored = computed + exact_dot(steps.decode_seqs)
         _require_equal("tokens put into the cache", stored, "that left it", left)
 
 
@@ -203,10 +206,6 @@ def _area_ns(stays: Stays, start_ns: int, end_ns: int) -> int:
     changes = changes[(changes > start_ns) & (changes < end_ns)]
     edges = np.concatenate(([start_ns], changes, [end_ns]))
     return exact_dot(stays.count_at(edges[:-1]), np.diff(edges))
-
-
-def _sum(result: Result, column: str) -> int:
-    return exact_dot(getattr(result.steps, column))
 
 
 def _require_equal(left_name: str, left: int, right_name: str, right: int) -> None:

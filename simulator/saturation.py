@@ -52,12 +52,12 @@ def saturation(result: Result, span: Span) -> dict[str, object]:
         reason = f"the queue keeps growing, by {queue_growth:.0f} requests of {arrivals} arrivals"
     elif system_rises and system_growth > chance and _lags(result, system, start_ns, end_ns):
         reason = f"requests finish slower than they arrive: {finished} of {arrivals} in the time"
-    per_s = NS_PER_S / (end_ns - start_ns)
+    length_ns = end_ns - start_ns
     return {
         "saturated": reason is not None,
         "reason": reason,
-        "offered_rate": arrivals * per_s,
-        "completion_rate": finished * per_s,
+        "offered_rate": arrivals * NS_PER_S / length_ns,
+        "completion_rate": finished * NS_PER_S / length_ns,
         "waiting_growth": queue_growth,
         "in_system_growth": system_growth,
     }

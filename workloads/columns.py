@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from .cells import KINDS, BadCell, Cells, Ints, cell_text, read_numbers, read_stamps
 from .detect import Layout
 from .hashes import Hashes, read_hashes
-from .provenance import from_cell
 from .tables import BadRow, Rows
 
 Names = list[str | None]
@@ -72,7 +71,7 @@ def _read_field(name: str, cells: Cells, layout: Layout) -> tuple[Values, list[B
     if name == "block_hashes":
         return read_hashes(cells)
     if name not in KINDS:
-        return _read_names(name, cells, from_cell if layout.quoted_names else _bare)
+        return _read_names(name, cells, layout.read_name)
     kind = KINDS[name]
     if name in _ZERO_BY_DEFAULT and not isinstance(cells, np.ndarray):
         cells = [0 if cell is None or cell == "" else cell for cell in cells]
@@ -96,7 +95,3 @@ def _read_names(
         if name == "id" and values[-1] is None:
             bad.append(BadCell(row, "", "is empty"))
     return values, bad
-
-
-def _bare(text: str) -> str | None:
-    return text or None

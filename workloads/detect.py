@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from simulator.errors import WorkloadError, nearest
 
 from .formats import ARRIVALS, FIELDS, FORMATS, KNOWN, Format
+from .provenance import from_cell
 from .source import Source
 from .tables import Table
 
@@ -20,14 +21,14 @@ class Layout:
 
     overrides: the part of `columns` that the user mapped.
     optional: fields left out of the trace when no row says anything about them.
-    quoted_names: names in cells are written as `provenance.as_cell` writes them.
+    read_name: a cell to the name it holds; None for no name.
     """
 
     format: str
     columns: Mapping[str, str]
     overrides: Mapping[str, str]
     optional: frozenset[str]
-    quoted_names: bool
+    read_name: Callable[[str], str | None]
 
 
 def choose(
@@ -60,8 +61,14 @@ def choose(
     }
     own = format == "runway"
     optional = {name for name in spare if not (own and spare[name] in table.header)}
-    quoted = own and source.layout == "csv"
-    return Layout(format, {**shape, **spare}, overrides, frozenset(optional), quoted)
+    read_name: Callable[[str], str | None] = _name_or_none
+    if own:
+        read_name = from_cell if source.layout == "csv" else str
+    return Layout(format, {**shape, **spare}, overrides, frozenset(optional), read_name)
+
+
+def _name_or_none(text: str) -> str | None:
+    return text or None
 
 
 def _may_come(name: str, source: Source) -> bool:

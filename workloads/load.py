@@ -65,6 +65,10 @@ class OpenLoop:
         }
         return processes[self.arrival]()
 
+    def think_ns(self, requests: int, rng: np.random.Generator) -> Ints | None:
+        """None: nobody waits for an answer before sending."""
+        return None
+
     def __str__(self) -> str:
         parts = [f"arrival={self.arrival}"]
         if self.rate is not None:
@@ -96,6 +100,10 @@ class ClosedLoop:
             )
         if self.think not in ("fixed", "exponential"):
             raise WorkloadError(f"think {self.think!r} must be fixed or exponential")
+
+    def arrival_ns(self, requests: int, seed: int) -> Ints:
+        """All 0, shape (requests,): the engine sends each row when its user is ready."""
+        return all_at_once(requests)
 
     def think_ns(self, requests: int, rng: np.random.Generator) -> Ints:
         """int64 nanoseconds, shape (requests,); the first row of each user has no pause."""

@@ -1,11 +1,12 @@
-"""Presets: typical workloads, each with the origin of its figures and a typical SLO."""
+"""Presets: typical workloads, each with the origin of its figures and a typical SLO.
+
+Importing the table loads nothing else, so that listings and help are quick.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-
-from simulator.errors import WorkloadError, nearest
 
 if TYPE_CHECKING:
     from simulator.trace import Trace
@@ -105,6 +106,8 @@ def preset(name: str, *, requests: int, rate: float | None = None, seed: int = 0
     Raises:
         WorkloadError: an unknown name or a bad setting.
     """
+    from simulator.errors import WorkloadError, nearest
+
     from .synthetic import generate
 
     if name not in PRESETS:

@@ -60,20 +60,19 @@ def read_trace(
                 raise WorkloadError(_complaint(chunk.bad[0], table, source))
             failed = gathered.add(chunk, keep_failed=failed_rows == "prompt-only")
             if failed and failed_rows == "refuse":
-                where = f"{path}, {table.unit} {failed[0]}"
-                raise WorkloadError(
-                    f"{where}, column {layout.columns['output_tokens']}: '0' marks a failed row: "
-                    "remove it, or read with failed_rows drop or prompt-only"
-                )
+                place = f"column {layout.columns['output_tokens']}"
+                row = BadRow(failed[0], place, "0", "marks a failed row")
+                raise WorkloadError(_complaint(row, table, source))
         saved = table.provenance if layout.format == "runway" else None
     return gathered.trace(saved, hash_block_tokens)
 
 
 def _complaint(row: BadRow, table: Table, source: Source) -> str:
+    option = "failed_rows drop" if "failed" in row.reason else "bad_rows skip"
     text = row.text if len(row.text) <= 60 else row.text[:57] + "..."
     return (
         f"{source.path}, {table.unit} {row.line}, {row.place}: {text!r} {row.reason}: "
-        "correct the row, or read with bad_rows skip"
+        f"correct the row, or read with {option}"
     )
 
 

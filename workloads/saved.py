@@ -93,7 +93,10 @@ def _write_parquet(
 
     kinds = {"block_hashes": pa.list_(pa.int64())}
     kinds.update(dict.fromkeys(("id", "client", "session", "parent"), pa.string()))
-    arrays = {name: pa.array(v, kinds.get(name, pa.int64())) for name, v in columns.items()}
+    try:
+        arrays = {name: pa.array(v, kinds.get(name, pa.int64())) for name, v in columns.items()}
+    except OverflowError as error:
+        raise WorkloadError("a block hash beyond 64 bits fits no Parquet file: use .csv") from error
     table = pa.table(arrays).replace_schema_metadata({MARK: provenance.as_json()})
     pq.write_table(table, raw)
 

@@ -60,6 +60,18 @@ def open_source(path: str | Path) -> Source:
         WorkloadError: no such file, not a regular file, unreadable, empty or damaged.
     """
     file = Path(path)
+    with _in_plain_words(file):
+        _require_file(file)
+        with open(file, "rb") as raw:
+            sha256 = hashlib.file_digest(raw, "sha256").hexdigest()
+            raw.seek(0)
+            gzipped = raw.read(2) == _GZIP
+            raw.seek(0)
+            start = (gzip.GzipFile(fileobj=raw) if gzipped else raw).read(4096)
+    return Source(file, gzipped, _layout(file, start), sha256)
+
+
+def _require_file(file: Path) -> None:
     if not file.exists():
         siblings = file.parent.iterdir() if file.parent.is_dir() else ()
         raise WorkloadError(
@@ -68,13 +80,6 @@ def open_source(path: str | Path) -> Source:
     if not file.is_file():
         kind = "a directory" if file.is_dir() else "not a regular file"
         raise WorkloadError(f"{file}: is {kind}, a trace is one file")
-    with _in_plain_words(file), open(file, "rb") as raw:
-        sha256 = hashlib.file_digest(raw, "sha256").hexdigest()
-        raw.seek(0)
-        gzipped = raw.read(2) == _GZIP
-        raw.seek(0)
-        start = (gzip.GzipFile(fileobj=raw) if gzipped else raw).read(4096)
-    return Source(file, gzipped, _layout(file, start), sha256)
 
 
 def _layout(file: Path, start: bytes) -> str:

@@ -7,7 +7,6 @@ import numpy as np
 from simulator.errors import WorkloadError
 from simulator.trace import Trace
 
-from .arrivals import Ints, all_at_once
 from .lengths import Empirical, Lengths, parse_lengths
 from .limits import at_least
 from .load import ARRIVALS, ClosedLoop, OpenLoop
@@ -57,30 +56,26 @@ def generate(
     at_least("seed", seed, 0)
     prompts, outputs = _distributions(prompt, output)
     paired = isinstance(prompts, Empirical) and prompts is outputs
-    think_ns: Ints | None = None
+    bursts = (arrival, rate, burstiness, on_s, off_s)
     load: OpenLoop | ClosedLoop
     if users is None:
         if think_time_s or think != "fixed":
             raise WorkloadError("think_time_s is for a closed loop: give users too")
-        load = OpenLoop(arrival, rate, burstiness, on_s, off_s)
-        arrival_ns = load.arrival_ns(requests, seed)
+        load = OpenLoop(*bursts)
     else:
-        if (rate, arrival, burstiness, on_s, off_s) != (None, "poisson", 1.0, None, None):
+        if bursts != ("poisson", None, 1.0, None, None):
             raise WorkloadError(
                 "users make a closed loop, whose arrivals follow from the service: "
                 "drop rate, arrival, burstiness, on_s and off_s, or drop users"
             )
         load = ClosedLoop(users, think_time_s, think)
-        arrival_ns = all_at_once(requests)
-        think_ns = load.think_ns(requests, _stream(seed, _THINK))
+    outputs_seed = _LENGTHS if paired else _OUTPUT
     settings = f"{load}, prompt={prompts}, output={outputs}, seed={seed}"
     return Trace(
-        arrival_ns=arrival_ns,
+        arrival_ns=load.arrival_ns(requests, seed),
         prompt_tokens=prompts.draw(requests, "prompt_tokens", _stream(seed, _LENGTHS)),
-        output_tokens=outputs.draw(
-            requests, "output_tokens", _stream(seed, _LENGTHS if paired else _OUTPUT)
-        ),
-        think_ns=think_ns,
+        output_tokens=outputs.draw(requests, "output_tokens", _stream(seed, outputs_seed)),
+        think_ns=load.think_ns(requests, _stream(seed, _THINK)),
         notes=(f"generated: requests={requests}, {settings}",),
         rows_in=requests,
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -92,7 +91,7 @@ class CsvTable:
         self.provenance = Provenance.from_comments(comments, path)
         self._skipped = len(comments)
         # The limit of csv (128 KiB a cell) is below a long prompt's block hashes.
-        csv.field_size_limit(sys.maxsize)
+        csv.field_size_limit(2**31 - 1)
         self._reader = csv.reader(chain([first], stream), strict=True)
         header = next((row for row in self._records() if row), [])
         self.header = tuple(name.strip() for name in header)

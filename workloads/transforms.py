@@ -22,13 +22,13 @@ from .limits import MAX_NS, MAX_TOKENS, at_least, positive, shortest
 def scale_rate(trace: Trace, factor: float) -> Trace:
     """`factor` times the request rate: every arrival is divided by it."""
     note = f"rate scaled by {shortest(factor)}"
-    return _timed(trace, trace.arrival_ns / positive("rate factor", factor), note)
+    return _timed(trace, np.divide, positive("rate factor", factor), note)
 
 
 def scale_time(trace: Trace, factor: float) -> Trace:
     """Every arrival times `factor`, and nothing else: 0.5 halves them."""
     note = f"arrivals scaled by {shortest(factor)}"
-    return _timed(trace, trace.arrival_ns * positive("time factor", factor), note)
+    return _timed(trace, np.multiply, positive("time factor", factor), note)
 
 
 def at_rate(trace: Trace, rate: float) -> Trace:
@@ -44,7 +44,7 @@ def at_rate(trace: Trace, rate: float) -> Trace:
             "rate to change: give the trace arrivals first (with_arrivals)"
         )
     factor = (len(trace) - 1) * NS_PER_S / span_ns / positive("rate", rate)
-    return _timed(trace, trace.arrival_ns * factor, f"mean rate set to {shortest(rate)} requests/s")
+    return _timed(trace, np.multiply, factor, f"mean rate set to {shortest(rate)} requests/s")
 
 
 def with_arrivals(trace: Trace, arrival_ns: Ints) -> Trace:
@@ -167,10 +167,12 @@ def _limits(*values: int | None) -> str:
     return ", ".join(given)
 
 
-def _timed(trace: Trace, arrival_ns: NDArray[np.floating[Any]], note: str) -> Trace:
+def _timed(trace: Trace, by: np.ufunc, factor: float, note: str) -> Trace:
+    with np.errstate(over="ignore", invalid="ignore"):
+        arrival_ns = np.rint(by(trace.arrival_ns, factor))
     if len(trace) and not float(arrival_ns[-1]) < MAX_NS:
         raise WorkloadError(f"{note}: the last arrival would be more than 146 years away")
-    return trace.changed(note, arrival_ns=np.rint(arrival_ns).astype(np.int64))
+    return trace.changed(note, arrival_ns=arrival_ns.astype(np.int64))
 
 
 def _kept(trace: Trace, inside: NDArray[np.bool_], what: str) -> Trace:

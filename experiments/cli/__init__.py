@@ -17,13 +17,16 @@ COMMANDS = {
     "lesson": "One long prompt among four streams: what chunked prefill does, step by step.",
     "list": "List schedulers, cost models, trace formats or presets.",
 }
+"""Subcommand -> its line in the help. `list` lives in `catalogue.py`: a module called `list` would
+hide the builtin in here."""
+
 BAD_INPUT = 2
 INTERRUPTED = 130
 
 
 class LazyGroup(click.Group):
-    """A group whose subcommand `x` is `command` in `experiments.cli.x`, and whose errors are one
-    message on stderr: exit 2 for bad input, 130 when interrupted.
+    """A group whose subcommand `x` is `command` in the module `x` of this package, and whose
+    errors are one message on stderr: exit 2 for bad input, 130 when interrupted.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -32,7 +35,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module(f"{__name__}.{cmd_name}").command
+        module = "catalogue" if cmd_name == "list" else cmd_name
+        command = importlib.import_module(f"{__name__}.{module}").command
         assert isinstance(command, click.Command)
         return command
 
@@ -67,7 +71,7 @@ class LazyGroup(click.Group):
         except click.ClickException as error:
             _fail(error.format_message())
         except (click.Abort, KeyboardInterrupt):
-            click.echo("interrupted: nothing was written", err=True)
+            click.echo("interrupted", err=True)
             sys.exit(INTERRUPTED)
         except BrokenPipeError:
             _close_stdout()
@@ -112,7 +116,7 @@ def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
         ctx.exit()
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("runway", cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--version",
     is_flag=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import click
@@ -11,6 +11,8 @@ from pydantic.fields import FieldInfo
 from experiments.config import RunConfig, flag_of
 from experiments.explain import choices
 from experiments.option import option_of
+
+OUTPUT = "Output"
 
 
 class FieldOption(click.Option):
@@ -28,8 +30,8 @@ class SectionedCommand(click.Command):
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
-            if record is not None:
-                section = getattr(parameter, "section", "Other")
+            if record is not None and isinstance(parameter, click.Option):
+                section = getattr(parameter, "section", OUTPUT)
                 sections.setdefault(section, []).append(record)
         for section, records in sections.items():
             with formatter.section(section):
@@ -39,18 +41,21 @@ class SectionedCommand(click.Command):
 def field_options(*, lists: bool = False) -> list[click.Parameter]:
     """One flag per field of `RunConfig`. Values stay text: `RunConfig` alone reads them.
 
-    lists: say in the metavar that a flag takes several values, separated by commas.
+    lists: for sweeps: a flag takes several values, separated by commas; output is the sweep's.
     """
-    return [_option(name, field, lists) for name, field in RunConfig.model_fields.items()]
+    return [
+        _option(name, field, lists)
+        for name, field in RunConfig.model_fields.items()
+        if not (lists and option_of(field).section == OUTPUT)
+    ]
 
 
-def given(parameters: Mapping[str, object], *, fields: Iterable[str] = ()) -> dict[str, object]:
+def given(parameters: Mapping[str, object]) -> dict[str, object]:
     """The fields set on the command line, raw, by name."""
-    known = set(fields) or set(RunConfig.model_fields)
     return {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in parameters.items()
-        if name in known and value is not None and value != ()
+        if value is not None and value != ()
     }
 
 
@@ -73,7 +78,7 @@ def _option(name: str, field: FieldInfo, lists: bool) -> FieldOption:
         spelt = f"{flag}/--no-{flag[2:]}"
         return FieldOption([name, spelt, *others], how.section, default=None, help=help_text)
     metavar = how.metavar or "|".join(choices(field))
-    if lists and not is_pairs(field) and how.section != "Output":
+    if lists and not is_pairs(field):
         metavar += "[,...]"
     return FieldOption(
         [name, flag, *others],

@@ -30,7 +30,7 @@ def report(summary: Summary, out: str | None) -> str:
         table_text("", ("rates and shares", "", ""), list(_rates(summary)), text_columns=1),
         f"{footer(summary)}{f'; results in {out}' if out else ''}",
     ]
-    return "\n".join(part.rstrip() for part in parts)
+    return "\n".join(parts)
 
 
 def headline(summary: Summary) -> str:
@@ -71,7 +71,7 @@ def warnings(summary: Summary) -> Iterator[str]:
 def footer(summary: Summary) -> str:
     """Counts and cost of the run itself."""
     run = summary["run"]
-    wall = f" in {run['wall_s']:.2f} s" if run["wall_s"] is not None else ""
+    wall = f" in {number(1000 * run['wall_s'])} ms" if run["wall_s"] is not None else ""
     return (
         f"{summary['finished']:,} of {summary['submitted']:,} requests finished; "
         f"simulated {number(summary['duration_s'])} s with {run['steps']:,} steps{wall}"

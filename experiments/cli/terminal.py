@@ -37,14 +37,14 @@ def table_text(
     console = Console(file=sys.stdout, highlight=False, width=width)
     with console.capture() as captured:
         console.print(table)
-    return captured.get()
+    return "\n".join(line.rstrip() for line in captured.get().splitlines()).strip("\n")
 
 
 def print_table(
     title: str, header: Sequence[str], rows: Iterable[Sequence[str]], *, text_columns: int = 1
 ) -> None:
     """`table_text`, on stdout."""
-    click.echo(table_text(title, header, rows, text_columns=text_columns), nl=False)
+    click.echo(table_text(title, header, rows, text_columns=text_columns))
 
 
 def say(text: str = "") -> None:

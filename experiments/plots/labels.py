@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,6 +15,7 @@ from matplotlib.transforms import Bbox
 from .style import INK, MUTED
 
 _ANGLES_DEG = (45, 0, 90, -45, 135, 180, -90, -135, 20, 70, 110, 160, -20, -70, -110, -160)
+_BEAD_PX = 6.0
 _DISTANCES_PT = (9.0, 18.0, 30.0, 44.0, 60.0, 80.0)
 
 
@@ -23,9 +25,11 @@ def place_labels(
     texts: Sequence[str],
     *,
     avoid: Sequence[tuple[float, float]] = (),
+    line: Sequence[tuple[float, float]] = (),
 ) -> list[Annotation]:
-    """Write texts[i] beside points[i] (data coordinates), away from every point of `avoid`.
+    """Write texts[i] beside points[i], away from the points of `avoid` and the path `line`.
 
+    All in data coordinates.
     Each label takes the nearest free place around its point, the first points first; one that
     stands off gets a thin leader. Call it last: the axis limits and the layout must be final.
     """
@@ -33,12 +37,24 @@ def place_labels(
     assert isinstance(figure, Figure)
     FigureCanvasAgg(figure).draw()  # type: ignore[no-untyped-call]  # matplotlib's own
     taken = [_dot(axes, point) for point in (*points, *avoid)]
+    taken += _beads(axes, line)
     placed = []
     for point, text in zip(points, texts, strict=True):
         label = _place(axes, point, text, taken)
         taken.append(label.get_window_extent().expanded(1.04, 1.1))
         placed.append(label)
     return placed
+
+
+def spaced_out(axes: Axes, points: Sequence[tuple[float, float]], spacing_pt: float) -> list[int]:
+    """Ranks of points at least `spacing_pt` from every one chosen before, the first always."""
+    at = [axes.transData.transform(point) for point in points]
+    spacing_px = spacing_pt * axes.figure.dpi / 72
+    chosen: list[int] = []
+    for rank, here in enumerate(at):
+        if all(np.hypot(*(here - at[other])) >= spacing_px for other in chosen):
+            chosen.append(rank)
+    return chosen
 
 
 def _place(axes: Axes, point: tuple[float, float], text: str, taken: list[Bbox]) -> Annotation:
@@ -99,6 +115,17 @@ def _dot(axes: Axes, point: tuple[float, float]) -> Bbox:
     x, y = axes.transData.transform(point)
     reach = 5.5 * axes.figure.dpi / 72
     return Bbox([[x - reach, y - reach], [x + reach, y + reach]])
+
+
+def _beads(axes: Axes, line: Sequence[tuple[float, float]]) -> list[Bbox]:
+    """Small boxes along a path, close enough that no text fits between them."""
+    corners = [axes.transData.transform(point) for point in line]
+    found = []
+    for (x0, y0), (x1, y1) in pairwise(corners):
+        count = max(2, int(np.hypot(x1 - x0, y1 - y0) / _BEAD_PX))
+        for x, y in zip(np.linspace(x0, x1, count), np.linspace(y0, y1, count), strict=True):
+            found.append(Bbox([[x - 2, y - 2], [x + 2, y + 2]]))
+    return found
 
 
 def _overlap(one: Bbox, other: Bbox) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,6 @@ from .sweep_table import Row, SweepTable
 from .timeline import Lane, save_timeline
 
 _ORDER = ("scheduler", "chunk_size", "max_num_batched_tokens")
-_OUTCOME = ("ttft_ms_mean", "tpot_ms_mean", "e2el_ms_mean", "output_throughput")
 
 
 def draw_moment(table: SweepTable, saved: Path, path: Path) -> Path | None:
@@ -22,61 +22,76 @@ def draw_moment(table: SweepTable, saved: Path, path: Path) -> Path | None:
         return None
     frame = pd.read_parquet(saved)
     first = frame.iloc[0]
-    lanes = [
-        Lane(
-            lane_name(table, int(steps["point"].iloc[0])),
-            steps,
-            float(steps["first_token_ms"].iloc[0]),
-            _note(steps),
-        )
-        for _, steps in frame.groupby("point", sort=False)
-    ]
+    points = [int(point) for point in frame["point"].drop_duplicates()]
+    names, common = lane_names(table, points)
+    lanes = []
+    for point, name in zip(points, names, strict=True):
+        steps = frame[frame["point"] == point]
+        lanes.append(Lane(name, steps, float(steps["first_token_ms"].iloc[0]), _note(steps)))
     prompt, at_s = value_label(int(first["prompt_tokens"])), float(first["arrival_s"])
+    where = ", ".join(filter(None, [table.setting, common]))
     return save_timeline(
         path,
         lanes,
         title=f"A {prompt}-token prompt arrives on running streams",
-        subtitle=f"Every box is one step, as wide as it lasts. {at_s:,.1f} s into {table.setting}.",
+        subtitle=f"{where}, after {at_s:,.1f} s. Every box is one step, as wide as it lasts.",
         start_ms=float(first["window_start_ms"]),
         end_ms=float(first["window_end_ms"]),
     )
 
 
-def lane_name(table: SweepTable, index: int) -> str:
-    """The swept settings of a point, less those that make no difference to its scheduler."""
-    row = table.frame.loc[index].to_dict()
+def lane_names(table: SweepTable, points: Sequence[int]) -> tuple[list[str], str]:
+    """What tells the points apart, one name each, and what they have in common.
+
+    A setting that makes no difference to a point is not in its name.
+    """
+    rows = [table.frame.loc[point].to_dict() for point in points]
     fields = [field for field in _ORDER if field in table.swept]
     fields += [field for field in table.swept if field not in fields]
-    told = [field for field in fields if field == "scheduler" or _matters(table, row, field)]
-    return ", ".join(level_label(field, row[field]) for field in told) or "the run"
+    apart = [field for field in fields if len({row[field] for row in rows}) > 1]
+    names = [
+        ", ".join(level_label(field, row[field]) for field in apart if _is_told(table, row, field))
+        for row in rows
+    ]
+    shared = [level_label(field, rows[0][field]) for field in fields if field not in apart]
+    return names, ", ".join(shared)
 
 
-def longest_pause_ms(steps: pd.DataFrame) -> float | None:
-    """Longest time between two steps with decodes while some stream held a seat and got nothing.
+def longest_pause_ms(steps: pd.DataFrame) -> tuple[float, bool] | None:
+    """Longest time between two tokens of the streams, and whether it goes on beyond the last step.
 
-    None if no stream waited.
+    Counts only while some sequence held a seat and got nothing; None if no stream ran.
     """
     ends = (steps["start_ms"] + steps["duration_ms"]).to_numpy(np.float64)
     decoded = steps["decode_seqs"].to_numpy() > 0
     held_up = ~decoded & (steps["running"] > steps["prefill_seqs"]).to_numpy()
     at = np.flatnonzero(decoded)
     pauses = [
-        ends[right] - ends[left]
-        for left, right in zip(at, at[1:], strict=False)
-        if right == left + 1 or held_up[left + 1 : right].all()
+        (float(ends[right] - ends[left]), False)
+        for left, right in pairwise(at)
+        if held_up[left + 1 : right].all()
     ]
-    return float(max(pauses)) if pauses else None
+    if len(at) and held_up[at[-1] + 1 :].all():
+        pauses.append((float(ends[-1] - ends[at[-1]]), True))
+    return max(pauses, default=None)
 
 
-def _matters(table: SweepTable, row: Row, field: str) -> bool:
-    others: Sequence[str] = [name for name in table.swept if name != field]
-    alike = table.where({name: row[name] for name in others}, table.measured)
-    return any(alike[column].nunique() > 1 for column in _OUTCOME)
+def _is_told(table: SweepTable, row: Row, field: str) -> bool:
+    return field == "scheduler" or table.matters(row, field)
 
 
 def _note(steps: pd.DataFrame) -> str:
-    words = [f"first token after {float(steps['first_token_ms'].iloc[0]):,.0f} ms"]
-    pause_ms = longest_pause_ms(steps)
-    if pause_ms is not None:
-        words.append(f"longest wait of a stream {pause_ms:,.0f} ms")
+    words = [f"first token after {_duration(float(steps['first_token_ms'].iloc[0]))}"]
+    pause = longest_pause_ms(steps)
+    if pause is not None:
+        over = "over " if pause[1] else ""
+        words.append(f"longest wait of a stream {over}{_duration(pause[0])}")
     return ", ".join(words)
+
+
+def _duration(ms: float) -> str:
+    """
+    >>> _duration(890.4), _duration(531_193.0)
+    ('890 ms', '531 s')
+    """
+    return f"{ms:,.0f} ms" if ms < 10_000 else f"{ms / 1e3:,.0f} s"

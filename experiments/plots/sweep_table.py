@@ -18,6 +18,9 @@ from .style import level_label, palette
 PROMINENCE = ("max_num_batched_tokens", "chunk_size", "scheduler", "max_num_seqs", "rate")
 """Which swept field gets the colours first; fields not named here come last."""
 
+_OUTCOME = ("ttft_ms_mean", "tpot_ms_mean", "e2el_ms_mean", "output_throughput")
+"""Two runs that agree in these did the same."""
+
 Level = Any
 """A swept value: Any because a sweep may run over any field (int, float, text or None)."""
 
@@ -80,6 +83,12 @@ class SweepTable:
             column = rows[field]
             rows = rows[column.isna() if value is None else column == value]
         return rows
+
+    def matters(self, row: Row, field: str) -> bool:
+        """False if a point's outcome is the same for every value of this field."""
+        others = {name: row[name] for name in self.swept if name != field}
+        alike = self.where(others, self.measured)
+        return any(alike[column].nunique() > 1 for column in _OUTCOME)
 
     def facets(self, field: str, at_most: int) -> list[Level]:
         """The values that get a panel: all that ran, or `at_most` spread evenly over them."""

@@ -14,7 +14,18 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
-from .style import DECODE, INK, MUTED, PREFILL, RULE, WIDTH_IN, headline, save, tick_label
+from .style import (
+    DECODE,
+    INK,
+    MUTED,
+    PREFILL,
+    RULE,
+    WIDTH_IN,
+    headline,
+    plain_ticks,
+    save,
+    value_label,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,11 +80,12 @@ def draw_timeline(
     bottom = max([1, *(int(steps["decode_seqs"].max()) for steps in sights if len(steps))])
     for axes, lane, steps in zip(grid, lanes, sights, strict=True):
         _draw_steps(axes, steps, top, bottom)
-        _draw_marks(axes, lane, arrival_ms)
+        _draw_marks(axes, lane, arrival_ms, end_ms)
         _dress(axes, top, bottom)
         axes.set_title(lane.name)
         axes.set_title(lane.note, loc="right", fontsize=10.5, weight="normal", color=MUTED)
         axes.set_xlim(start_ms, end_ms)
+    plain_ticks(grid[-1], "x")
     grid[-1].set_xlabel(
         "time since the long prompt arrived (ms)" if arrival_ms == 0 else "time (ms)"
     )
@@ -100,23 +112,19 @@ def _draw_steps(axes: Axes, steps: pd.DataFrame, top: int, bottom: int) -> None:
     axes.axhline(0, color=INK, linewidth=0.8, zorder=4)
 
 
-def _draw_marks(axes: Axes, lane: Lane, arrival_ms: float) -> None:
+def _draw_marks(axes: Axes, lane: Lane, arrival_ms: float, end_ms: float) -> None:
+    """When the prompt arrived and got its first token; a sideways mark if that is yet to come."""
     axes.axvline(arrival_ms, color=INK, linewidth=1.1, linestyle=(0, (3, 2)), zorder=5)
-    if lane.first_token_ms is not None:
-        axes.plot(
-            [lane.first_token_ms],
-            [1.0],
-            marker="v",
-            color=INK,
-            markersize=8,
-            clip_on=True,
-            zorder=6,
-        )
+    if lane.first_token_ms is None:
+        return
+    comes_later = lane.first_token_ms > end_ms
+    at_ms, marker = (end_ms, ">") if comes_later else (lane.first_token_ms, "v")
+    axes.plot([at_ms], [1.0], marker=marker, color=INK, markersize=8, clip_on=False, zorder=6)
 
 
 def _dress(axes: Axes, top: int, bottom: int) -> None:
     axes.set_ylim(-1.08, 1.2)
-    axes.set_yticks([1.0, -1.0], [tick_label(top), tick_label(bottom)], fontsize=9.5)
+    axes.set_yticks([1.0, -1.0], [value_label(top), value_label(bottom)], fontsize=9.5)
     axes.grid(visible=False)
     axes.grid(visible=True, axis="x", color=RULE)
     axes.spines["bottom"].set_visible(False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
 from .frontier import pareto_frontier
-from .labels import place_labels
+from .labels import place_labels, spaced_out
 from .style import (
     GOOD,
     INK,
@@ -33,6 +34,9 @@ from .sweep_table import SweepTable, panel_title
 from .tradeoff_marks import Marks
 
 X, Y = "ttft_ms_p99", "tpot_ms_p99"
+_LABEL_SPACING_PT = 9.0
+"""Frontier points nearer to a labelled one than this are left to its label."""
+
 _LOADS = ("rate", "rate_scale", "time_scale", "users", "burstiness", "seed")
 """Fields that change the load and not the setting: each value is its own panel."""
 
@@ -134,7 +138,11 @@ def _label_frontier(axes: Axes, points: pd.DataFrame, marks: Marks) -> None:
     every = list(zip(points[X], points[Y], strict=True))
     chosen = list(zip(frontier[X], frontier[Y], strict=True))
     texts = [marks.label(row) for row in frontier.to_dict("records")]
-    place_labels(axes, chosen, texts, avoid=every)
+    apart = spaced_out(axes, chosen, _LABEL_SPACING_PT)
+    corners = [(right[0], left[1]) for left, right in pairwise(chosen)]
+    path = [point for pair in zip(chosen, [*corners, chosen[-1]], strict=True) for point in pair]
+    spaced = [chosen[rank] for rank in apart]
+    place_labels(axes, spaced, [texts[rank] for rank in apart], avoid=every, line=path)
 
 
 def _limits(slo: Mapping[str, float]) -> str:

@@ -20,6 +20,7 @@ class Marks:
     """
 
     def __init__(self, table: SweepTable, fields: Sequence[str]) -> None:
+        self._table = table
         self.label_fields = [field for field in _LABEL_ORDER if field in fields]
         self.label_fields += [field for field in fields if field not in self.label_fields]
         self._colour_field = fields[0] if fields else None
@@ -41,10 +42,16 @@ class Marks:
     def reach(self, row: Row) -> float:
         """Mark size in points."""
         rank = self._rank[row[self._colour_field]] if self._colour_field else 0
-        return 7.0 + 3.2 * min(rank, 4)
+        return 7.0 + 2.6 * min(rank, 4)
 
     def label(self, row: Row) -> str:
-        return " / ".join(value_label(row[field]) for field in self.label_fields)
+        """Its values; `any` where the value makes no difference to this point."""
+        return " / ".join(
+            value_label(row[field])
+            if field == "scheduler" or self._table.matters(row, field)
+            else "any"
+            for field in self.label_fields
+        )
 
     def legend(self) -> list[list[Line2D]]:
         groups = []

@@ -1,0 +1,180 @@
+"""`runway sweep`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .options import SectionedCommand, field_options, given
+from .terminal import number, print_table, progress_bar, say
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from experiments.sweep import SweepOutcome
+
+SOME_POINTS_FAILED = 1
+BEST_SHOWN = 10
+HEADINGS = {
+    "chunk_size": "chunk size",
+    "max_num_batched_tokens": "token budget",
+    "max_num_seqs": "max seqs",
+}
+METRICS = {
+    "effective_chunk_size": "effective",
+    "ttft_ms_p50": "TTFT p50",
+    "ttft_ms_p99": "TTFT p99",
+    "tpot_ms_p99": "TPOT p99",
+    "itl_ms_p99": "ITL p99",
+    "output_throughput": "tokens/s",
+    "request_goodput": "goodput/s",
+    "goodput_fraction": "meet SLO",
+}
+"""Columns of the table of best points: field -> heading; times in ms, effective is the chunk size
+that the token budget leaves."""
+
+
+@click.command("sweep", cls=SectionedCommand, params=field_options(lists=True))
+@click.argument("spec", metavar="[SWEEP.YAML]", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--out", "out", required=True, type=click.Path(path_type=Path), help="Folder for the results."
+)
+@click.option(
+    "--jobs",
+    default=-1,
+    metavar="N",
+    help="Processes; -1 is one per core. The results are the same. [default: -1]",
+)
+@click.option("--figures/--no-figures", default=True, help="Draw the figures. [default: yes]")
+@click.option("--json", "as_json", is_flag=True, help="Print every point as one JSON object.")
+@click.option("--quiet", is_flag=True, help="Print nothing.")
+def command(
+    spec: Path | None,
+    out: Path,
+    jobs: int,
+    figures: bool,
+    as_json: bool,
+    quiet: bool,
+    **flags: object,
+) -> int:
+    """Simulate a grid of settings and compare the points.
+
+    A flag with several values, commas between them, spans the grid; a flag with one value holds
+    for all points. SWEEP.YAML says the same as `base:` and `grid:`; flags win. Without any list
+    the sweep is chunk sizes x token budgets. The same command goes on with a sweep that was
+    stopped. Exit code 1: some points could not be run; the table says why.
+    """
+    from experiments.sweep import load_spec, run_sweep, split_flags
+
+    base, grid = split_flags(given(flags))
+    asked = load_spec(spec, base, grid)
+    with progress_bar("simulating points") as tick:
+        outcome = run_sweep(
+            asked, out, jobs=jobs, progress=lambda done, total, _: tick(done, total)
+        )
+    drawn = _draw(out) if figures and outcome.ok else []
+    if as_json and not quiet:
+        _print_json(outcome)
+    elif not quiet:
+        _print(outcome, list(asked.grid), out, drawn)
+    return SOME_POINTS_FAILED if outcome.invalid or outcome.failed else 0
+
+
+def _draw(out: Path) -> list[Path]:
+    from .plot import draw
+
+    return draw(out)
+
+
+def _print(outcome: SweepOutcome, swept: list[str], out: Path, drawn: list[Path]) -> None:
+    rows = outcome.rows
+    ran = rows[rows["status"] == "ok"]
+    best = ran.sort_values(
+        ["request_goodput", "ttft_ms_p99", "index"], ascending=[False, True, True]
+    ).head(BEST_SHOWN)
+    if len(best):
+        say(_setting(out))
+        print_table(
+            f"Best points by goodput, then TTFT p99: {len(best)} of {len(rows)}; times in ms",
+            ["point", *(HEADINGS.get(name, name) for name in swept), *METRICS.values()],
+            list(_cells(best, swept)),
+            text_columns=1 + len(swept),
+        )
+    for line in _warnings(rows):
+        say(f"! {line}")
+    kept = f", {outcome.resumed} kept from before" if outcome.resumed else ""
+    say(f"{outcome.ok} of {len(rows)} points ran{kept}; results in {out}")
+    for path in drawn:
+        say(f"drew {path}")
+
+
+def _setting(out: Path) -> str:
+    """What is common to all points: workload, requests, cost model and its stamp."""
+    import yaml
+
+    saved = yaml.safe_load((out / "sweep.yaml").read_text(encoding="utf-8"))
+    return str(saved["setting"])
+
+
+def _warnings(rows: pd.DataFrame) -> Iterator[str]:
+    """Points that did not run, by reason, and points whose means describe no steady state."""
+    for (status, reason), group in rows[rows["status"] != "ok"].groupby(["status", "reason"]):
+        yield f"{_points(group)} {status}: {reason}"
+    saturated = rows[rows["saturated"].fillna(False)]
+    if len(saturated):
+        yield f"{_points(saturated)} saturated: the means describe these runs, not a steady state"
+    rejected = rows[rows["rejected"].fillna(0) > 0]
+    if len(rejected):
+        yield f"{_points(rejected)} rejected requests, at most {rejected['rejected'].max():,}"
+
+
+def _points(group: pd.DataFrame) -> str:
+    """`2 points (0, 4)`; a long list is cut."""
+    named = ", ".join(map(str, group["index"].head(BEST_SHOWN)))
+    more = ", ..." if len(group) > BEST_SHOWN else ""
+    return f"{len(group)} point{'s' if len(group) > 1 else ''} ({named}{more})"
+
+
+def _cells(best: pd.DataFrame, swept: list[str]) -> Iterator[list[str]]:
+    for row in best.to_dict("records"):
+        yield [
+            str(row["index"]),
+            *(_text(row[name]) for name in swept),
+            _text(row["effective_chunk_size"]),
+            *(_number(row[name], 1) for name in list(METRICS)[1:-2]),
+            _number(row["request_goodput"], 2),
+            "-" if row["goodput_fraction"] is None else f"{100 * row['goodput_fraction']:.1f} %",
+        ]
+
+
+def _print_json(outcome: SweepOutcome) -> None:
+    from experiments.results import json_text
+
+    points = [
+        {str(name): _json_value(value) for name, value in row.items()}
+        for row in outcome.rows.to_dict("records")
+    ]
+    counts = {name: getattr(outcome, name) for name in ("ok", "invalid", "failed", "resumed")}
+    say(json_text({**counts, "points": points}))
+
+
+def _json_value(value: Any) -> Any:  # Any: a cell of any column, and a JSON value
+    import pandas as pd
+
+    if pd.isna(value):
+        return None
+    return value.item() if hasattr(value, "item") else value
+
+
+def _number(value: Any, digits: int) -> str:  # Any: a number or pandas' missing value
+    return number(_json_value(value), digits)
+
+
+def _text(value: Any) -> str:  # Any: a swept value or pandas' missing value
+    held = _json_value(value)
+    if held is None:
+        return "none"
+    return f"{held:g}" if isinstance(held, float) else str(held)

@@ -1,0 +1,75 @@
+"""`runway sweep` from the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from click.testing import Result
+
+Runway = Callable[..., Result]
+TraceOf = Callable[..., Path]
+
+
+def test_equal_effective_settings_are_equal_points(
+    runway: Runway, trace_of: TraceOf, per_token: Path, tmp_path: Path
+) -> None:
+    """U04: chunk {64, 256, 1024} x budget {128, 512} are six rows."""
+    flags = ("--trace", trace_of((0, 300, 1)), "--cost-model", per_token, "--kv-blocks", 64)
+    grid = ("--chunk-size", "64,256,1024", "--max-num-batched-tokens", "128,512")
+    result = runway(
+        "sweep", *flags, *grid, "--jobs", 1, "--no-figures", "--json", "--out", tmp_path / "out"
+    )
+    assert result.exit_code == 0, result.stderr
+    rows = json.loads(result.stdout)["points"]
+    points = {(row["chunk_size"], row["max_num_batched_tokens"]): row for row in rows}
+    assert len(points) == 6
+    capped = [points[size, 128] for size in (256, 1024)]
+    for row in capped:
+        assert row.pop("chunk_size")
+        row.pop("index")
+    assert capped[0] == capped[1]
+    assert capped[0]["effective_chunk_size"] == 128
+    # 300 tokens in chunks of 128, 128, 44: three steps of 10 ms and 1 ms a token
+    assert capped[0]["ttft_ms_mean"] == 330
+
+
+def test_an_invalid_point_is_a_row_and_the_exit_code_says_so(
+    runway: Runway, trace_of: TraceOf, per_token: Path, tmp_path: Path
+) -> None:
+    """U03: budget 3 with four sequences."""
+    flags = ("--trace", trace_of((0, 8, 2)), "--cost-model", per_token, "--kv-blocks", 64)
+    grid = ("--max-num-batched-tokens", "3,8", "--max-num-seqs", 4)
+    out = tmp_path / "out"
+    result = runway("sweep", *flags, *grid, "--jobs", 1, "--out", out)
+    assert result.exit_code == 1
+    assert "! 1 point (0) invalid: max_num_batched_tokens 3 is below max_num_seqs 4" in (
+        result.stdout
+    )
+    assert "1 of 2 points ran" in result.stdout
+    assert "drew " in result.stdout
+    table = pq.read_table(out / "sweep.parquet").to_pydict()
+    assert table["status"] == ["invalid", "ok"]
+    assert table["ttft_ms_mean"] == [None, 18.0]
+
+
+def test_bad_input_exits_with_2_and_writes_nothing(runway: Runway, tmp_path: Path) -> None:
+    result = runway("sweep", "--chunk-size", "256,512", "--jobs", 1, "--out", tmp_path / "out")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "no workload: give --trace FILE" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_plot_draws_a_sweep_again(
+    runway: Runway, trace_of: TraceOf, per_token: Path, tmp_path: Path
+) -> None:
+    flags = ("--trace", trace_of((0, 8, 2), (0.1, 9, 3)), "--cost-model", per_token)
+    out = tmp_path / "out"
+    grid = ("--kv-blocks", 64, "--chunk-size", "4,8", "--jobs", 1, "--quiet", "--no-figures")
+    assert runway("sweep", *flags, *grid, "--out", out).exit_code == 0
+    assert not (out / "figures").exists()
+    result = runway("plot", out)
+    assert result.exit_code == 0, result.stderr
+    assert (out / "figures" / "ttft-vs-tpot.png").is_file()
