@@ -22,9 +22,10 @@ from .errors import SchedulerStalledError
 from .feed import ArrivalFeed
 from .kv_cache import KVCache
 from .leap import LONGEST_LEAP, Priced, price, steps_at_once
-from .lifecycle import Lifecycle
+from .lifecycle import Chunks, Lifecycle
 from .plan import Holds, Plan, StepShape
 from .promise import Promise
+from .queues import FcfsQueue, KeyedQueue, WaitingQueue
 from .request import Sequence
 from .request_log import RequestColumns
 from .step_log import EntryLog, TokenLog
@@ -102,7 +103,9 @@ class Engine:
         self.events = 1
         self.pipe: deque[Flight] = deque()
         self.pool = DecodePool(kv.block_size, self.tokens, cost_model.needs_longest_context)
-        self.view = EngineView(kv, self.pool, slow_path=options.slow_path)
+        key = getattr(scheduler, "queue_key", None)
+        waiting: WaitingQueue = FcfsQueue() if key is None else KeyedQueue(key)
+        self.view = EngineView(kv, self.pool, waiting, slow_path=options.slow_path)
         self.life = Lifecycle(
             self.view,
             feed,
@@ -124,6 +127,8 @@ class Engine:
         self._busy_until_ns = 0
         self._wake_ns: int | None = None
         self._stopped = False
+        self._evicted = 0
+        kv.watch(self.pool)
 
     def run(self) -> Generator[simpy.Event, None, None]:
         """The loop: a SimPy process that ends when nothing is left to serve and nothing comes."""
@@ -188,7 +193,7 @@ class Engine:
         """When anything can change while nothing runs; None: the run is over."""
         now, stop_ns = self._env.now, self._options.stop_ns
         times = (self.feed.next_ns, self._wake_ns)
-        due = min((t for t in times if t is not None and t > now), default=None)
+        due = min((t for t in times if t is not None and t >= now), default=None)
         if self._stopped or (stop_ns is not None and (due is None or due >= stop_ns)):
             return None
         if due is None and (self.view.waiting or self.view.running):
@@ -199,45 +204,84 @@ class Engine:
             )
         return due
 
-    def _plan(self) -> Plan:
-        """Ask the scheduler and evict whom it names; a plan of evictions only is asked again."""
+    def _plan(self, start_ns: int) -> Plan:
+        """Ask the scheduler, check its plan and evict whom it names."""
         view = self.view
-        view.now_ns = self._env.now
-        while True:
-            plan = self._scheduler.plan(view)
-            check_plan(plan, view, self._token_limit)
-            if self._promise is not None:
-                self._promise.check(plan, view)
-            for sequence in plan.preempt:
-                self.life.evict(sequence, view.now_ns)
-            self._wake_ns = plan.wake_ns
-            if plan.prefill or not plan.preempt or plan.decode_seqs(len(self.pool)):
-                return plan
+        plan = self._scheduler.plan(view)
+        check_plan(plan, view, self._token_limit)
+        if self._promise is not None:
+            self._promise.check(plan, view)
+        withdrawn = dict(plan.withdrawn)
+        for sequence in plan.preempt:
+            self.life.evict(sequence, start_ns, withdrawn.get(sequence, 0))
+            self._evicted += 1
+        return plan
 
     def _launch(self) -> Flight | None:
         """Plan a step (or a leap of identical ones) and start it; None: there is nothing to do."""
-        plan = self._plan()
-        pool, kv = self.pool, self._kv
+        view, kv, pool = self.view, self._kv, self.pool
+        view.now_ns = self._env.now
+        start_ns = max(view.now_ns, self._busy_until_ns)
+        plan = self._plan(start_ns)
         decode_seqs = self._seat_decodes(plan)
-        if not decode_seqs and not plan.prefill:
+        shape = self._decode_shape(plan, decode_seqs)
+        completed: list[Sequence] = []
+        if plan.prefill or plan.more:
+            finishing = self._decode(1) if decode_seqs else []
+            plan, chunks, completed = self._start_prompts(plan, start_ns, decode_seqs)
+            used_blocks = kv.used_blocks
+            shape = shape._replace(chunks=tuple(chunks))
+        if not (decode_seqs or plan.prefill):
+            self._wake_ns = view.now_ns if plan.preempt else plan.wake_ns
             return None
-        self.view.previous = plan
-        start_ns = max(self._env.now, self._busy_until_ns)
-        shape = self._shape(plan, decode_seqs)
         leap = self._price(plan, shape, start_ns)
         if self._stopped:
+            self.life.take_back(plan)
             return None
-        completed: list[Sequence] = []
-        finishing: list[Sequence] = []
-        if plan.prefill:
-            completed = self.life.compute_prompts(plan, start_ns, leap.total_ns)
-        used_blocks = kv.used_blocks
-        if decode_seqs:
-            used_blocks += pool.growth_blocks
-            kv.take(pool.growth_of(leap.steps))
-            finishing = pool.advance(leap.steps)
+        if not plan.prefill:
+            used_blocks = kv.used_blocks + pool.growth_blocks
+            finishing = self._decode(leap.steps)
+        for sequence, _ in plan.prefill:
+            sequence._active_ns += leap.total_ns
         for sequence in completed:
             self.life.end_prompt(sequence, self.entries.count, finishing)
+        view.previous = plan
+        self._log(plan, shape, decode_seqs, (start_ns, used_blocks, len(completed)), leap)
+        self._busy_until_ns = end_ns = start_ns + leap.total_ns
+        return Flight(end_ns - leap.last_ns, end_ns, completed, finishing)
+
+    def _start_prompts(
+        self, plan: Plan, start_ns: int, decode_seqs: int
+    ) -> tuple[Plan, Chunks, list[Sequence]]:
+        """Chunks get their blocks, part by part; (the whole plan, chunks, completed prompts)."""
+        view = self.view
+        chunks, completed = self.life.compute_prompts(plan, start_ns)
+        prefill, part = plan.prefill, plan
+        while part.more:
+            view.planned_tokens = decode_seqs + sum([new for _, new in prefill])
+            part = self._scheduler.plan(view)
+            check_plan(part, view, self._token_limit)
+            prefill += part.prefill
+            new_chunks, new_completed = self.life.compute_prompts(part, start_ns)
+            chunks += new_chunks
+            completed += new_completed
+        view.planned_tokens = None
+        return plan._replace(prefill=prefill, more=False), chunks, completed
+
+    def _decode(self, steps: int) -> list[Sequence]:
+        """The pool produces `steps` tokens each; returns who is done."""
+        self._kv.grow(self.pool.growth_of(steps))
+        return self.pool.advance(steps)
+
+    def _log(
+        self,
+        plan: Plan,
+        shape: StepShape,
+        decode_seqs: int,
+        facts: tuple[int, int, int],
+        leap: Priced,
+    ) -> None:
+        start_ns, used_blocks, completed = facts
         self.entries.add(
             (
                 start_ns,
@@ -249,13 +293,12 @@ class Engine:
                 shape.decode_context_tokens,
                 len(self.view.running),
                 used_blocks,
-                len(plan.preempt),
-                len(completed),
+                self._evicted,
+                completed,
             ),
             leap.durations,
         )
-        self._busy_until_ns = end_ns = start_ns + leap.total_ns
-        return Flight(end_ns - leap.last_ns, end_ns, completed, finishing)
+        self._evicted = 0
 
     def _price(self, plan: Plan, shape: StepShape, start_ns: int) -> Priced:
         """The steps this plan stays right for, priced."""
@@ -287,23 +330,18 @@ class Engine:
                     pool.hold_back(sequence)
         return plan.decode_seqs(len(pool))
 
-    def _shape(self, plan: Plan, decode_seqs: int) -> StepShape:
-        """What the cost model may know, from the aggregates."""
-        pool, pad = self.pool, plan.padded_prefill_tokens
-        chunks = tuple([(pad or new, s.computed_tokens) for s, new in plan.prefill])
+    def _decode_shape(self, plan: Plan, decode_seqs: int) -> StepShape:
+        """The decoding half of a step's shape, from the aggregates."""
+        pool = self.pool
         if not decode_seqs:
-            return StepShape(chunks, 0, 0)
+            return StepShape((), 0, 0)
         longest = pool.longest_context() if self._cost_model.needs_longest_context else 0
         context = pool.context_tokens
         if self.view.slow_path or decode_seqs < len(pool):
             members = plan.decode if isinstance(plan.decode, tuple) else tuple(pool)
             context, longest = self._walked(members, longest)
-        return StepShape(
-            chunks,
-            decode_seqs + pool.padded_seqs,
-            context + pool.padded_context_tokens,
-            longest,
-        )
+        seqs = decode_seqs + pool.padded_seqs
+        return StepShape((), seqs, context + pool.padded_context_tokens, longest)
 
     def _walked(self, members: tuple[Sequence, ...], longest: int) -> tuple[int, int]:
         """Summed and longest context of these members only (slow path, or some sit out)."""

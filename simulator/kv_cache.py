@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from .errors import ConfigError
+from .request import Sequence
+from .trace import Trace
 
 
 class KVView(Protocol):
@@ -24,6 +26,12 @@ class KVView(Protocol):
 
     def blocks_for(self, tokens: int) -> int:
         """Blocks that hold `tokens` tokens."""
+
+    def cached_tokens(self, sequence: Sequence) -> int:
+        """Leading tokens of a waiting sequence that are in the cache already."""
+
+    def blocks_to_admit(self, sequence: Sequence, tokens: int) -> int:
+        """Free blocks that a waiting sequence would take to hold `tokens` tokens."""
 
 
 class KVCache:
@@ -41,6 +49,8 @@ class KVCache:
         ConfigError: no blocks, no block size, or a watermark outside [0, 1).
     """
 
+    caches_prefixes = False
+
     __slots__ = ("block_size", "blocks", "free_blocks", "watermark", "watermark_blocks")
 
     def __init__(self, blocks: int, block_size: int = 16, watermark: float = 0.0) -> None:
@@ -56,9 +66,12 @@ class KVCache:
         self.watermark_blocks = int(watermark * blocks)
         self.free_blocks = blocks
 
-    def emptied(self) -> KVCache:
-        """A fresh cache of the same size, so that one description serves many runs."""
+    def prepared(self, trace: Trace, lag: int) -> KVCache:
+        """A fresh cache of the same size for one run, so that one description serves many."""
         return KVCache(self.blocks, self.block_size, self.watermark)
+
+    def watch(self, pool: object) -> None:
+        """Where to ask how far a decoding sequence is; counting needs no such thing."""
 
     @property
     def used_blocks(self) -> int:
@@ -69,12 +82,37 @@ class KVCache:
         """Blocks that hold `tokens` tokens."""
         return -(-tokens // self.block_size)
 
-    def take(self, blocks: int) -> None:
-        """Hand out blocks. The engine has checked that they are there."""
+    def cached_tokens(self, sequence: Sequence) -> int:
+        """Leading tokens of a waiting sequence that are in the cache already: none, here."""
+        return 0
+
+    def blocks_to_admit(self, sequence: Sequence, tokens: int) -> int:
+        """Free blocks that a waiting sequence would take to hold `tokens` tokens."""
+        return -(-tokens // self.block_size)
+
+    def admit(self, sequence: Sequence) -> None:
+        """The sequence leaves the queue; cached leading blocks become its own."""
+
+    def extend(self, sequence: Sequence, tokens: int) -> None:
+        """Blocks for the first `tokens` tokens of a sequence whose prompt is being computed."""
+        blocks = -(-tokens // self.block_size)
+        self._take(blocks - sequence._blocks)
+        sequence._blocks = blocks
+
+    def grow(self, blocks: int) -> None:
+        """Blocks for the pool's next tokens, whoever they are for."""
+        self._take(blocks)
+
+    def freed_by(self, sequences: list[Sequence], blocks: list[int]) -> int:
+        """Blocks that become free if these sequences, holding so many each, are evicted."""
+        return sum(blocks)
+
+    def release(self, sequence: Sequence, tokens: int, *, ended: bool) -> None:
+        """All blocks of a sequence that ended or was preempted, with `tokens` tokens in them."""
+        self.free_blocks += sequence._blocks
+        sequence._blocks = 0
+        assert self.free_blocks <= self.blocks, (sequence, self.free_blocks)
+
+    def _take(self, blocks: int) -> None:
         assert blocks <= self.free_blocks, (blocks, self.free_blocks)
         self.free_blocks -= blocks
-
-    def give(self, blocks: int) -> None:
-        """Take blocks back."""
-        self.free_blocks += blocks
-        assert self.free_blocks <= self.blocks, (blocks, self.free_blocks)

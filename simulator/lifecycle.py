@@ -14,6 +14,8 @@ from .request_log import RequestColumns
 from .step_log import TokenLog
 from .view import EngineView
 
+Chunks = list[tuple[int, int]]
+
 
 class Lifecycle:
     """The transitions of sequences, each with its bookkeeping.
@@ -61,35 +63,45 @@ class Lifecycle:
     def arrive(self, sequence: Sequence, rejection: str | None, now_ns: int) -> None:
         """Into the queue, or turned away."""
         if rejection is None:
-            self._view.waiting[sequence] = None
+            self._view.waiting.add(sequence)
             return
         self.requests.reject(sequence, rejection)
         self._left(now_ns)
 
-    def compute_prompts(self, plan: Plan, start_ns: int, duration_ns: int) -> list[Sequence]:
-        """Give every chunk its blocks; returns the sequences whose prompt is then complete."""
-        view, kv = self._view, self._kv
+    def compute_prompts(self, plan: Plan, start_ns: int) -> tuple[Chunks, list[Sequence]]:
+        """Give every chunk its blocks; returns (new, past) of each, and whose prompt is complete."""
+        view, kv, pad = self._view, self._kv, plan.padded_prefill_tokens
+        chunks: list[tuple[int, int]] = []
         completed: list[Sequence] = []
         for sequence, new in plan.prefill:
-            if sequence in view.waiting:
+            if sequence not in view.prefilling:
                 self._admit(sequence, start_ns)
-            reached = min(sequence.prompt_tokens, sequence.computed_tokens + new)
-            first_time = max(0, reached - sequence._prefilled_tokens)
+            past = sequence.computed_tokens
+            chunks.append((pad or new, past))
+            reached = min(sequence.prompt_tokens, past + new)
+            first_time = max(0, reached - max(past, sequence._prompt_reached))
+            sequence._prompt_reached = max(reached, sequence._prompt_reached)
             sequence._prefilled_tokens += first_time
             sequence._recomputed_tokens += new - first_time
-            sequence._active_ns += duration_ns
-            sequence.computed_tokens += new
-            blocks = kv.blocks_for(sequence.computed_tokens)
-            kv.take(blocks - sequence._blocks)
-            sequence._blocks = blocks
+            sequence.computed_tokens = past + new
+            kv.extend(sequence, past + new)
             if sequence.computed_tokens == sequence.known_tokens:
                 del view.prefilling[sequence]
                 completed.append(sequence)
-        return completed
+        return chunks, completed
+
+    def take_back(self, plan: Plan) -> None:
+        """The step would end after the stop time: its chunks were never computed."""
+        for sequence, new in plan.prefill:
+            again = min(new, sequence._recomputed_tokens)
+            sequence._recomputed_tokens -= again
+            sequence._prefilled_tokens -= new - again
+            sequence.computed_tokens -= new
 
     def _admit(self, sequence: Sequence, start_ns: int) -> None:
         view = self._view
-        del view.waiting[sequence]
+        view.waiting.remove(sequence)
+        self._kv.admit(sequence)
         view.running[sequence] = None
         view.prefilling[sequence] = None
         sequence._order = self._admissions
@@ -109,27 +121,30 @@ class Lifecycle:
         else:
             self._pool.join(sequence)
 
-    def evict(self, sequence: Sequence, now_ns: int) -> None:
-        """Preemption by recompute: blocks are freed, outputs kept, first in the queue again.
+    def evict(self, sequence: Sequence, now_ns: int, withdrawn: int = 0) -> None:
+        """Preemption by recompute: blocks are freed, outputs kept, back into the queue.
 
+        A step of it that is in flight (async) still delivers its token, which is part of what
+        must be computed again; with its last token in flight it ends from the queue.
+        withdrawn: tokens this very step had given it before.
         Source: vLLM V1 `Scheduler._preempt_request`.
         """
         view = self._view
         if sequence in self._pool:
             self._pool.leave(sequence)
         else:
-            del view.prefilling[sequence]
+            view.prefilling.pop(sequence, None)
         del view.running[sequence]
-        self._kv.give(sequence._blocks)
+        if withdrawn:
+            self._kv.extend(sequence, sequence.computed_tokens + withdrawn)
+        self._kv.release(sequence, sequence.computed_tokens + withdrawn, ended=False)
         lost = sequence.computed_tokens
         sequence._eviction = self.requests.evict(sequence, now_ns, lost)
         sequence._lost_tokens += lost
-        sequence._blocks = 0
         sequence.computed_tokens = 0
         sequence.preemptions += 1
         sequence.known_tokens = sequence.prompt_tokens + sequence._produced_tokens
-        view.waiting[sequence] = None
-        view.waiting.move_to_end(sequence, last=False)
+        view.waiting.put_back(sequence)
         self._end_batch_if_done(now_ns)
 
     def deliver(self, completed: list[Sequence], finishing: list[Sequence], end_ns: int) -> None:
@@ -141,9 +156,11 @@ class Lifecycle:
             if self._holds_slots:
                 self._slots.append(sequence)
                 self._pool.keep_slot(sequence)
-            else:
+            elif sequence in self._view.running:
                 del self._view.running[sequence]
-                self._kv.give(sequence._blocks)
+                self._kv.release(sequence, sequence.computed_tokens, ended=True)
+            else:
+                self._view.waiting.remove(sequence)
             if not self.delivers_at_end:
                 self._finish(sequence, end_ns)
         self._end_batch_if_done(end_ns)
@@ -153,7 +170,7 @@ class Lifecycle:
             return
         for sequence in self._slots:
             del self._view.running[sequence]
-            self._kv.give(sequence._blocks)
+            self._kv.release(sequence, sequence.computed_tokens, ended=True)
             if self.delivers_at_end:
                 sequence._first_token_ns = end_ns
                 self._finish(sequence, end_ns)

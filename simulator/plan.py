@@ -46,6 +46,10 @@ class Plan(NamedTuple):
     padded_prefill_tokens: price every prompt as if it had this many tokens (static batching
         pads to the longest); 0 prices what is computed.
     wake_ns: for an empty plan, ask again at this instant even if nothing arrives.
+    withdrawn: (sequence, tokens) for a victim that had been given tokens in this step before it
+        was evicted: it took blocks and entered the prefix cache, as in the real engine.
+    more: apply this part, then ask again for the rest of the same step (`EngineView.planned_tokens`
+        counts the parts so far); for policies whose next choice depends on what this one did to the cache.
     """
 
     decode: Decode | tuple[Sequence, ...] = Decode.NONE
@@ -54,6 +58,8 @@ class Plan(NamedTuple):
     holds: Holds = Holds.ONE_STEP
     padded_prefill_tokens: int = 0
     wake_ns: int | None = None
+    withdrawn: tuple[tuple[Sequence, int], ...] = ()
+    more: bool = False
 
     def decode_seqs(self, members: int) -> int:
         """How many decode, of a pool with this many members."""

@@ -42,7 +42,7 @@ class Promise:
         everybody = plan.decode is Decode.ALL or (
             isinstance(plan.decode, tuple) and len(plan.decode) == len(view.decoding)
         )
-        if not everybody or plan.prefill or plan.preempt:
+        if not everybody or plan.prefill or plan.preempt or plan.more:
             raise BrokenPromiseError(
                 f"{type(self._scheduler).__name__} broke its promise at plan {self._step}: "
                 f"{self._plan} was to hold for {self._steps_left} more steps, now it wants "

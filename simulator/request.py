@@ -58,9 +58,12 @@ class Sequence:
 
     __slots__ = (
         "_active_ns",
+        "_block_ids",
         "_blocks",
         "_eviction",
         "_finish_step",
+        "_hashed_blocks",
+        "_named_blocks",
         "_first_context",
         "_first_start_ns",
         "_first_token_ns",
@@ -70,6 +73,7 @@ class Sequence:
         "_output_tokens",
         "_prefilled_tokens",
         "_produced_tokens",
+        "_prompt_reached",
         "_recomputed_tokens",
         "_span_step",
         "_version",
@@ -107,6 +111,8 @@ class Sequence:
         self._output_tokens = output_tokens
         self._produced_tokens = 0
         self._blocks = 0
+        self._named_blocks = 0
+        self._hashed_blocks = 0
         self._order = -1
         self._version = 0
         self._joined_step = 0
@@ -118,6 +124,7 @@ class Sequence:
         self._eviction: int | None = None
         self._active_ns = 0
         self._prefilled_tokens = 0
+        self._prompt_reached = 0
         self._recomputed_tokens = 0
         self._lost_tokens = 0
 

@@ -63,7 +63,7 @@ def simulate(
     feed = _feed(trace, users, max_concurrency)
     settings = EngineOptions(pipeline_depth=2 if async_scheduling else 1, **options)
     env = simpy.Environment()
-    kv = kv_cache.emptied()
+    kv = kv_cache.prepared(trace, settings.pipeline_depth - 1)
     engine = Engine(
         cast(Clock, env), feed, scheduler, cost_model, kv, rows=len(trace), options=settings
     )

@@ -27,11 +27,15 @@ def pieces_of(tokens: TokenLog, pool_ends: Ints, entry_end: Ints) -> Pieces:
     """All pieces, grouped by request, in order.
 
     pool_ends: end of every decode step of the pool; entry_end: end of every entry's last step.
+    A step that was planned but would have ended after the stop time is in neither, nor here.
     """
     columns = tokens.columns()
     order = np.argsort(columns[0], kind="stable")
     row, first, last, context = (column[order] for column in columns)
     span = first >= 0
+    last = np.where(span, np.minimum(last, len(pool_ends)), last)
+    ran = np.where(span, last > first, last < len(entry_end))
+    row, first, last, context, span = row[ran], first[ran], last[ran], context[ran], span[ran]
     starts, ends = np.empty_like(row), np.empty_like(row)
     starts[span], ends[span] = pool_ends[first[span]], pool_ends[last[span] - 1]
     starts[~span] = ends[~span] = entry_end[last[~span]]

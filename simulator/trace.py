@@ -30,6 +30,7 @@ class Trace:
     max_tokens: int64, the declared output limit; 0 means none declared.
     think_ns: int64, for closed-loop users: pause between this user's last finish and this request.
     block_hashes: per row, ids of consecutive `hash_block_tokens`-token prefix blocks.
+    prefix_group, prefix_tokens: the first prefix_tokens tokens are common to the group.
     notes: provenance, one line per reader, generator or transform, in order.
     rows_in: rows the reader saw; dropped: rows it dropped, counted by reason.
     """
@@ -47,6 +48,8 @@ class Trace:
     parent: tuple[str | None, ...] | None = None
     block_hashes: tuple[tuple[int, ...], ...] | None = None
     hash_block_tokens: int | None = None
+    prefix_group: tuple[str | None, ...] | None = None
+    prefix_tokens: Ints | None = None
     notes: tuple[str, ...] = ()
     rows_in: int | None = None
     dropped: Mapping[str, int] = field(default_factory=dict)
@@ -163,6 +166,8 @@ COLUMNS = (
     "session",
     "parent",
     "block_hashes",
+    "prefix_group",
+    "prefix_tokens",
 )
 """The per-row fields of `Trace`."""
 

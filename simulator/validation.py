@@ -31,8 +31,10 @@ def check_plan(plan: Plan, view: EngineView, token_limit: int | None) -> None:
         gone = frozenset(plan.preempt)
         if len(gone) != len(plan.preempt) or not gone <= view.running.keys():
             raise InvalidPlanError(f"plan preempts {plan.preempt}: not all running, or one twice")
-        free += sum(view.blocks_of(sequence) for sequence in gone)
+        held = [view.blocks_of(sequence) for sequence in plan.preempt]
+        free += view.kv.freed_by(list(plan.preempt), held)
     tokens, blocks = _decode_needs(plan, view, gone)
+    tokens += view.planned_tokens or 0
     if plan.prefill:
         new, grown = _prefill_needs(plan, view, gone)
         tokens += new
@@ -67,22 +69,24 @@ def _decode_needs(plan: Plan, view: EngineView, gone: frozenset[Sequence]) -> tu
     return len(pool) - len(out), growth
 
 
-def _prefill_needs(
-    plan: Plan, view: EngineView, gone: frozenset[Sequence]
-) -> tuple[int, int]:
+def _prefill_needs(plan: Plan, view: EngineView, gone: frozenset[Sequence]) -> tuple[int, int]:
     """(tokens, blocks) of all chunks, each checked."""
     kv, tokens, blocks = view.kv, 0, 0
     for sequence, new in plan.prefill:
-        known = sequence in view.waiting or sequence in view.prefilling
-        if not known or sequence in gone:
+        computed = sequence.computed_tokens
+        if sequence in view.prefilling and sequence not in gone:
+            blocks += kv.blocks_for(computed + new) - sequence._blocks
+        elif sequence in view.waiting:
+            computed = kv.cached_tokens(sequence)
+            blocks += kv.blocks_to_admit(sequence, computed + new)
+        else:
             raise InvalidPlanError(f"plan prefills {sequence}, which neither waits nor prefills")
-        if not 1 <= new <= sequence.known_tokens - sequence.computed_tokens:
+        if not 1 <= new <= sequence.known_tokens - computed:
             raise InvalidPlanError(
                 f"plan gives {sequence} {new} prompt tokens, it needs 1 to "
-                f"{sequence.remaining_tokens}"
+                f"{sequence.known_tokens - computed}"
             )
         tokens += new
-        blocks += kv.blocks_for(sequence.computed_tokens + new) - sequence._blocks
     if len(plan.prefill) > 1 and len(dict(plan.prefill)) != len(plan.prefill):
         raise InvalidPlanError("plan gives one sequence two chunks in one step: merge them")
     return tokens, blocks

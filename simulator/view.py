@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Protocol
 
 from .decode_pool import DecodePool
 from .kv_cache import KVCache
 from .plan import IDLE, Plan
+from .queues import WaitingQueue
 from .request import Sequence
 
 
 class EngineView:
     """The engine's state at a planning instant. Read it, do not change it.
 
-    now_ns: the clock. waiting: not admitted, oldest first, preempted ones in front.
-    prefilling: admitted, prompt unfinished, in admission order. running: everybody who holds a
-    seat, in admission order. decoding: the pool (`len`, `context_tokens`, `growth_blocks`; and,
-    slowly, its members). kv: `free_blocks`, `blocks_for`. previous: the last plan that was not
-    empty. load_ended: no request will ever arrive again. slow_path: take no short cuts.
+    now_ns: the clock. waiting: not admitted, head first (preempted ones in front, unless the
+    policy orders the queue itself). prefilling: admitted, prompt unfinished, in admission order.
+    running: everybody who holds a seat, in admission order. decoding: the pool (`len`,
+    `context_tokens`, `growth_blocks`; and, slowly, its members). kv: `free_blocks`, `blocks_for`,
+    `cached_tokens`. previous: the last plan that was not empty. planned_tokens: tokens in the parts
+    of this step that are already applied (`Plan.more`), None for a new step. load_ended: no
+    request will ever arrive again. slow_path: take no short cuts.
     """
 
     __slots__ = (
@@ -26,6 +28,7 @@ class EngineView:
         "kv",
         "load_ended",
         "now_ns",
+        "planned_tokens",
         "prefilling",
         "previous",
         "running",
@@ -33,14 +36,17 @@ class EngineView:
         "waiting",
     )
 
-    def __init__(self, kv: KVCache, decoding: DecodePool, *, slow_path: bool) -> None:
+    def __init__(
+        self, kv: KVCache, decoding: DecodePool, waiting: WaitingQueue, *, slow_path: bool
+    ) -> None:
         self.now_ns = 0
-        self.waiting: OrderedDict[Sequence, None] = OrderedDict()
+        self.waiting = waiting
         self.prefilling: dict[Sequence, None] = {}
         self.running: dict[Sequence, None] = {}
         self.decoding = decoding
         self.kv = kv
         self.previous: Plan = IDLE
+        self.planned_tokens: int | None = None
         self.load_ended = False
         self.slow_path = slow_path
 
@@ -55,7 +61,8 @@ class Scheduler(Protocol):
     """A policy: one method.
 
     Optional attributes the engine honours: `step_token_limit` (int or None: a plan with more
-    tokens is refused), `holds_slots_until_batch_end` (finished members keep seat and blocks until
+    tokens is refused), `queue_key` (a function of a sequence: the order of the waiting queue,
+    smallest first), `holds_slots_until_batch_end` (finished members keep seat and blocks until
     everybody is done), `delivers_at_batch_end` (their tokens reach the client only then).
     """
 

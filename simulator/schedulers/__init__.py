@@ -8,12 +8,14 @@ from .alternating import AlternatingScheduler
 from .chunked import ChunkedPrefillScheduler
 from .continuous import ContinuousScheduler
 from .static import StaticScheduler
+from .vllm import VllmScheduler
 
 SCHEDULERS: dict[str, type[Scheduler]] = {
     "static": StaticScheduler,
     "continuous": ContinuousScheduler,
     "chunked": ChunkedPrefillScheduler,
     "alternating": AlternatingScheduler,
+    "vllm": VllmScheduler,
 }
 """Name -> class. A policy's parameters are its constructor's."""
 
@@ -24,4 +26,5 @@ __all__ = [
     "ContinuousScheduler",
     "Scheduler",
     "StaticScheduler",
+    "VllmScheduler",
 ]

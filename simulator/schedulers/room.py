@@ -24,13 +24,25 @@ KEEP_DECODING = {holds: Plan(Decode.ALL, holds=holds) for holds in Holds}
 class Room:
     """Tokens, free blocks and seats left in the step being planned, and who was evicted for it."""
 
-    __slots__ = ("blocks", "evicted", "seats", "tokens")
+    __slots__ = ("_freed", "_held", "blocks", "evicted", "seats", "tokens", "withdrawn")
 
     def __init__(self, tokens: int, blocks: int, seats: int) -> None:
         self.tokens = tokens
         self.blocks = blocks
         self.seats = seats
         self.evicted: list[Sequence] = []
+        self.withdrawn: list[tuple[Sequence, int]] = []
+        self._held: list[int] = []
+        self._freed = 0
+
+    def evict(self, view: EngineView, victim: Sequence) -> None:
+        """Its seat and blocks are there to give; blocks it shares only with their last holder."""
+        self.evicted.append(victim)
+        self._held.append(view.blocks_of(victim))
+        freed = view.kv.freed_by(self.evicted, self._held)
+        self.blocks += freed - self._freed
+        self._freed = freed
+        self.seats += 1
 
 
 def serve_decodes(view: EngineView, room: Room) -> Decode | tuple[Sequence, ...]:
@@ -51,7 +63,7 @@ def serve_decodes(view: EngineView, room: Room) -> Decode | tuple[Sequence, ...]
                 if victim in pool:
                     growth -= pool.needs_block(victim)
                     members -= 1
-                _evict(view, room, victim)
+                room.evict(view, victim)
                 if growth <= room.blocks:
                     break
     room.tokens -= members
@@ -68,19 +80,13 @@ def _walk_decodes(view: EngineView, room: Room) -> tuple[Sequence, ...]:
             break
         if pool.needs_block(sequence):
             while room.blocks == 0:
-                if _evict(view, room, standing.pop()) is sequence:
+                room.evict(view, standing[-1])
+                if standing.pop() is sequence:
                     return tuple(served)
             room.blocks -= 1
         room.tokens -= 1
         served.append(sequence)
     return tuple(served)
-
-
-def _evict(view: EngineView, room: Room, victim: Sequence) -> Sequence:
-    room.evicted.append(victim)
-    room.blocks += view.blocks_of(victim)
-    room.seats += 1
-    return victim
 
 
 def continue_prompts(view: EngineView, room: Room, chunk_size: int) -> Chunks:
@@ -99,7 +105,7 @@ def continue_prompts(view: EngineView, room: Room, chunk_size: int) -> Chunks:
         behind = standing[standing.index(sequence) + 1 :]
         if need <= room.blocks + sum(other._blocks for other in behind):
             while need > room.blocks:
-                _evict(view, room, standing.pop())
+                room.evict(view, standing.pop())
             room.blocks -= need
             room.tokens -= new
             chunks.append((sequence, new))

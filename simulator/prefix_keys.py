@@ -1,0 +1,131 @@
+"""`PrefixKeys`: which KV blocks of which requests have the same content.
+
+A block's key stands for all tokens up to and including the block (the chained hash of vLLM's
+`hash_block_tokens`, SGLang's radix path): two blocks with one key are interchangeable. Keys come
+from what a trace knows: the earlier turns of a session, shared prefixes, or hash ids at their own
+granularity. All other tokens, generated ones too, are unique to their request.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import ConfigError
+from .trace import Trace
+
+Keys = NDArray[np.int64]
+
+
+class PrefixKeys:
+    """Keys of the full blocks of every request, made when they are first asked for.
+
+    Raises:
+        ConfigError: the trace's hash granularity and the block size do not divide each other.
+    """
+
+    def __init__(self, trace: Trace, block_size: int) -> None:
+        self._size = block_size
+        self._prompt: list[int] = trace.prompt_tokens.tolist()
+        self._output: list[int] = trace.output_tokens.tolist()
+        self._hashes = trace.block_hashes
+        self._hash_tokens = trace.hash_block_tokens or block_size
+        self._dense: dict[int, int] = {}
+        self._parent = _parent_rows(trace)
+        self._group = trace.prefix_group
+        self._group_tokens = None if trace.prefix_tokens is None else trace.prefix_tokens.tolist()
+        self._group_base: dict[str, int] = {}
+        self._own_base: dict[int, int] = {}
+        self._streams: dict[int, Keys] = {}
+        self._used = 0
+        if self._hashes is not None:
+            self._check_granularity()
+            self._used = self._number_hashes()
+        if self._group is not None and self._group_tokens is not None:
+            self._number_groups()
+        self.has_children = set(self._parent.values())
+
+    @property
+    def used(self) -> int:
+        """Keys given out so far: all are below this."""
+        return self._used
+
+    def parent_of(self, row: int) -> int | None:
+        """The row whose prompt and output this row's prompt starts with."""
+        return self._parent.get(row)
+
+    def of(self, row: int) -> Keys:
+        """Keys of all full blocks of prompt and output, shape (blocks,)."""
+        keys = self._streams.get(row)
+        if keys is None:
+            keys = self._streams[row] = self._stream(row)
+        return keys
+
+    def forget(self, row: int) -> None:
+        """The request ended; its keys are asked for again only by a later turn."""
+        if row not in self.has_children:
+            self._streams.pop(row, None)
+
+    def _stream(self, row: int) -> Keys:
+        total = (self._prompt[row] + self._output[row]) // self._size
+        head = self._shared_head(row)[:total]
+        own = np.arange(self._used, self._used + total - len(head), dtype=np.int64)
+        self._used += len(own)
+        return np.concatenate((head, own)) if len(head) else own
+
+    def _shared_head(self, row: int) -> Keys:
+        prompt_blocks = self._prompt[row] // self._size
+        parent = self._parent.get(row)
+        if parent is not None:
+            return self.of(parent)[:prompt_blocks]
+        if self._hashes is not None:
+            return self._hashed(row)[:prompt_blocks]
+        group = self._group[row] if self._group is not None else None
+        if group is None or self._group_tokens is None:
+            return np.zeros(0, np.int64)
+        blocks = min(self._group_tokens[row], self._prompt[row]) // self._size
+        return self._group_base[group] + np.arange(blocks, dtype=np.int64)
+
+    def _hashed(self, row: int) -> Keys:
+        """Block keys from hash ids: several blocks to an id, or several ids to a block."""
+        ids = np.array([self._dense[h] for h in self._hashes[row]], dtype=np.int64)  # type: ignore[index]
+        if self._hash_tokens >= self._size:
+            per_id = self._hash_tokens // self._size
+            return (ids[:, None] * per_id + np.arange(per_id)).reshape(-1)
+        per_block = self._size // self._hash_tokens
+        return ids[per_block - 1 :: per_block]
+
+    def _check_granularity(self) -> None:
+        larger, smaller = sorted((self._hash_tokens, self._size), reverse=True)
+        if larger % smaller:
+            raise ConfigError(
+                f"block_size {self._size} and the trace's hash blocks of {self._hash_tokens} tokens "
+                "do not divide each other: choose a block_size that divides them"
+            )
+
+    def _number_hashes(self) -> int:
+        for ids in self._hashes or ():
+            for identity in ids:
+                if identity not in self._dense:
+                    self._dense[identity] = len(self._dense)
+        return len(self._dense) * max(1, self._hash_tokens // self._size)
+
+    def _number_groups(self) -> None:
+        longest: dict[str, int] = {}
+        for group, tokens in zip(self._group or (), self._group_tokens or (), strict=True):
+            if group is not None:
+                longest[group] = max(longest.get(group, 0), tokens)
+        for group, tokens in longest.items():
+            self._group_base[group] = self._used
+            self._used += tokens // self._size
+
+
+def _parent_rows(trace: Trace) -> dict[int, int]:
+    if trace.parent is None:
+        return {}
+    rows = {trace.id_of(row): row for row in range(len(trace))}
+    return {
+        row: rows[parent]
+        for row, parent in enumerate(trace.parent)
+        if parent is not None and parent in rows
+    }

@@ -1,0 +1,174 @@
+"""vLLM's V1 scheduler: one token budget over the running sequences, then over the waiting ones.
+
+There is no prefill or decode phase: every sequence wants its uncomputed tokens (a decode wants
+one), the running ones first, in admission order; the waiting ones share what is left.
+Source: vLLM 0.33.0, `vllm/v1/core/sched/scheduler.py` (`Scheduler.schedule`, `AsyncScheduler`) and
+`vllm/v1/core/kv_cache_manager.py`; its recorded steps are reproduced exactly (docs/vllm.md).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from simulator.errors import ConfigError
+from simulator.plan import Decode, Plan
+from simulator.request import Sequence
+from simulator.view import EngineView
+
+from .room import KEEP_DECODING, UNLIMITED, Chunks, Room, checked_limits, holding
+
+
+class VllmScheduler:
+    """The real engine's batches, step by step.
+
+    max_num_batched_tokens: tokens a step may process. max_num_seqs: sequences that may run.
+    long_prefill_token_threshold: most tokens one request gets in one step, unless it is alone in
+        the system; 0: no cap. chunk_size: the same under Runway's name.
+    enable_chunked_prefill: if off, a waiting prompt must fit the budget left as a whole.
+    scheduler_reserve_full_isl: admit a prompt only if blocks for all of it are free now.
+    policy: "fcfs", or "priority" (smaller is sooner; the least urgent is preempted first).
+
+    Raises:
+        ConfigError: a limit below 1, a budget below `max_num_seqs`, an unknown policy, two caps.
+    """
+
+    name = "vllm"
+    default_async_scheduling = True
+
+    def __init__(
+        self,
+        max_num_batched_tokens: int = 2048,
+        max_num_seqs: int = 128,
+        *,
+        long_prefill_token_threshold: int = 0,
+        chunk_size: int | None = None,
+        enable_chunked_prefill: bool = True,
+        scheduler_reserve_full_isl: bool = True,
+        policy: Literal["fcfs", "priority"] = "fcfs",
+    ) -> None:
+        checked_limits(max_num_batched_tokens, max_num_seqs, chunk_size)
+        if policy not in ("fcfs", "priority"):
+            raise ConfigError(f"policy is {policy!r}, must be fcfs or priority")
+        if long_prefill_token_threshold < 0 or (long_prefill_token_threshold and chunk_size):
+            raise ConfigError(
+                f"long_prefill_token_threshold is {long_prefill_token_threshold}, must be 0 (off) "
+                "or more, and chunk_size is another name for it: set one of them"
+            )
+        self.max_num_batched_tokens = self.step_token_limit = max_num_batched_tokens
+        self.max_num_seqs = max_num_seqs
+        self.enable_chunked_prefill = enable_chunked_prefill
+        self.scheduler_reserve_full_isl = scheduler_reserve_full_isl
+        self.policy = policy
+        self.long_prefill_token_threshold = chunk_size or long_prefill_token_threshold
+        self._cap = self.long_prefill_token_threshold or UNLIMITED
+        if policy == "priority":
+            self.queue_key = _priority
+
+    @property
+    def effective_chunk_size(self) -> int:
+        """min(chunk cap, token budget)."""
+        return min(self._cap, self.max_num_batched_tokens)
+
+    def plan(self, view: EngineView) -> Plan:
+        """The running sequences in order; then, one by one, the head of the queue."""
+        used = view.planned_tokens
+        seats = self.max_num_seqs - len(view.running)
+        room = Room(self.max_num_batched_tokens - (used or 0), view.kv.free_blocks, seats)
+        cap = self._cap if len(view.running) + len(view.waiting) > 1 else UNLIMITED
+        if used is not None:
+            head = self._admit(view, room, cap)
+            return Plan(Decode.NONE, head, more=bool(head))
+        decode, chunks = self._serve_all(view, room, cap) or self._walk(view, room, cap)
+        more = bool(not room.evicted and self._admit(view, room, cap))
+        if chunks or more or room.evicted:
+            withdrawn = tuple(room.withdrawn)
+            return Plan(decode, chunks, tuple(room.evicted), withdrawn=withdrawn, more=more)
+        if decode is Decode.ALL:
+            return KEEP_DECODING[holding(view, room)]
+        return Plan(decode, holds=holding(view, room))
+
+    def _serve_all(self, view: EngineView, room: Room, cap: int) -> tuple[Decode, Chunks] | None:
+        """Everybody running gets what they want, if tokens and blocks cover it; else None."""
+        pool, kv = view.decoding, view.kv
+        tokens = room.tokens - len(pool)
+        blocks = room.blocks - pool.growth_blocks
+        if view.slow_path or tokens < 0 or blocks < 0:
+            return None
+        chunks: list[tuple[Sequence, int]] = []
+        for sequence in view.prefilling:
+            new = min(sequence.remaining_tokens, cap)
+            if new > tokens:
+                if tokens == 0 or sequence is not next(reversed(view.running)):
+                    return None
+                new = tokens
+            tokens -= new
+            blocks -= kv.blocks_for(sequence.computed_tokens + new) - sequence._blocks
+            if blocks < 0:
+                return None
+            chunks.append((sequence, new))
+        room.tokens, room.blocks = tokens, blocks
+        return Decode.ALL, tuple(chunks)
+
+    def _walk(self, view: EngineView, room: Room, cap: int) -> tuple[tuple[Sequence, ...], Chunks]:
+        """The running list in order; who finds no block evicts, from the tail or by priority."""
+        pool, kv = view.decoding, view.kv
+        running = list(view.running)
+        given: dict[Sequence, tuple[int, int]] = {}
+        position = 0
+        while position < len(running) and room.tokens > 0:
+            sequence = running[position]
+            position += 1
+            if sequence in pool:
+                new, need = 1, int(pool.needs_block(sequence))
+            elif sequence in view.prefilling:
+                new = min(sequence.remaining_tokens, cap, room.tokens)
+                need = kv.blocks_for(sequence.computed_tokens + new) - sequence._blocks
+            else:
+                continue
+            while need > room.blocks:
+                victim = self._victim(running)
+                if running.index(victim) < position:
+                    position -= 1
+                running.remove(victim)
+                tokens, blocks = given.pop(victim, (0, 0))
+                room.tokens += tokens
+                room.evict(view, victim)
+                room.blocks += blocks
+                if tokens:
+                    room.withdrawn.append((victim, tokens))
+                if victim is sequence:
+                    break
+            else:
+                room.tokens -= new
+                room.blocks -= need
+                given[sequence] = (new, need)
+        decode = tuple(sequence for sequence in given if sequence in pool)
+        chunks = tuple((s, new) for s, (new, _) in given.items() if s not in pool)
+        return decode, chunks
+
+    def _victim(self, running: list[Sequence]) -> Sequence:
+        if self.policy == "fcfs":
+            return running[-1]
+        return max(running, key=lambda s: (s.priority, s.arrival_ns, s.row))
+
+    def _admit(self, view: EngineView, room: Room, cap: int) -> Chunks:
+        """The head of the queue, if it may start now; strictly in order, whatever the policy."""
+        if room.seats <= 0 or room.tokens <= 0 or not len(view.waiting):
+            return ()
+        kv = view.kv
+        sequence = next(iter(view.waiting))
+        cached = kv.cached_tokens(sequence)
+        new = min(sequence.known_tokens - cached, cap)
+        if new > room.tokens and not self.enable_chunked_prefill:
+            return ()
+        new = min(new, room.tokens)
+        held = sequence.known_tokens if self.scheduler_reserve_full_isl else cached + new
+        watermark = kv.watermark_blocks if view.running else 0
+        if kv.blocks_to_admit(sequence, held) > room.blocks - watermark:
+            return ()
+        return ((sequence, new),)
+
+
+def _priority(sequence: Sequence) -> int:
+    """Smaller is sooner; ties by arrival."""
+    return sequence.priority
