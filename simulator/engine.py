@@ -315,10 +315,7 @@ class Engine:
 
     def _finish_in_flight(self) -> bool:
         """Whether a launched step will free a seat (async only): then plans hold one step."""
-        for flight in self.pipe:
-            if flight.finishing:
-                return True
-        return False
+        return any(flight.finishing for flight in self.pipe) if self.pipe else False
 
     def _seat_decodes(self, plan: Plan) -> int:
         """How many decode in this step; those left out sit it out."""

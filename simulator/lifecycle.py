@@ -69,7 +69,7 @@ class Lifecycle:
         self._left(now_ns)
 
     def compute_prompts(self, plan: Plan, start_ns: int) -> tuple[Chunks, list[Sequence]]:
-        """Give every chunk its blocks; returns (new, past) of each, and whose prompt is complete."""
+        """Give every chunk its blocks: (new, past) of each, and whose prompt is now complete."""
         view, kv, pad = self._view, self._kv, plan.padded_prefill_tokens
         chunks: list[tuple[int, int]] = []
         completed: list[Sequence] = []

@@ -48,8 +48,8 @@ class Plan(NamedTuple):
     wake_ns: for an empty plan, ask again at this instant even if nothing arrives.
     withdrawn: (sequence, tokens) for a victim that had been given tokens in this step before it
         was evicted: it took blocks and entered the prefix cache, as in the real engine.
-    more: apply this part, then ask again for the rest of the same step (`EngineView.planned_tokens`
-        counts the parts so far); for policies whose next choice depends on what this one did to the cache.
+    more: apply this part, then ask again for the rest of the same step; for policies whose next
+        choice depends on what this one does to the cache (`EngineView.planned_tokens`).
     """
 
     decode: Decode | tuple[Sequence, ...] = Decode.NONE

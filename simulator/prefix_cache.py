@@ -90,7 +90,7 @@ class PrefixCache(KVCache):
         return self.blocks_for(tokens) - hits + idle
 
     def _hits(self, sequence: Sequence) -> tuple[int, int]:
-        """(leading blocks that are cached, those of them nobody holds); remembered until a change."""
+        """(leading blocks that are cached, those nobody holds); remembered until a change."""
         if self._memo is not None and self._memo[0] is sequence:
             return self._memo[1], self._memo[2]
         self._name_parent(sequence)

@@ -88,7 +88,8 @@ class PrefixKeys:
 
     def _hashed(self, row: int) -> Keys:
         """Block keys from hash ids: several blocks to an id, or several ids to a block."""
-        ids = np.array([self._dense[h] for h in self._hashes[row]], dtype=np.int64)  # type: ignore[index]
+        identities = self._hashes[row] if self._hashes is not None else ()
+        ids = np.array([self._dense[identity] for identity in identities], dtype=np.int64)
         if self._hash_tokens >= self._size:
             per_id = self._hash_tokens // self._size
             return (ids[:, None] * per_id + np.arange(per_id)).reshape(-1)
@@ -99,8 +100,8 @@ class PrefixKeys:
         larger, smaller = sorted((self._hash_tokens, self._size), reverse=True)
         if larger % smaller:
             raise ConfigError(
-                f"block_size {self._size} and the trace's hash blocks of {self._hash_tokens} tokens "
-                "do not divide each other: choose a block_size that divides them"
+                f"block_size {self._size} and the trace's {self._hash_tokens}-token hash blocks do "
+                "not divide each other: choose a block_size that divides them"
             )
 
     def _number_hashes(self) -> int:

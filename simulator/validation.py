@@ -7,7 +7,6 @@ from .plan import Decode, Holds, Plan
 from .request import Sequence
 from .view import EngineView
 
-
 NOBODY: frozenset[Sequence] = frozenset()
 
 

@@ -23,8 +23,8 @@ import simpy
 from simulator.engine import Engine, EngineOptions, Flight
 from simulator.feed import SequenceMaker
 from simulator.kv_cache import KVCache
-from simulator.prefix_cache import PrefixCache
 from simulator.plan import StepShape
+from simulator.prefix_cache import PrefixCache
 from simulator.request import Sequence
 from simulator.schedulers.vllm import VllmScheduler
 from simulator.trace import Trace
@@ -238,8 +238,7 @@ def kv_cache(case: dict[str, Any]) -> KVCache:
     config = case["config"]
     blocks = config["num_gpu_blocks"]
     kind = PrefixCache if config["enable_prefix_caching"] else KVCache
-    cache = kind(blocks - 1, config["block_size"])
-    return cache
+    return kind(blocks - 1, config["block_size"])
 
 
 def differences(case: dict[str, Any], steps: list[dict[str, Any]]) -> Iterator[str]:
