@@ -34,6 +34,15 @@ class KVView(Protocol):
         """Free blocks that a waiting sequence would take to hold `tokens` tokens."""
 
 
+class Contexts(Protocol):
+    """Who decodes, and how far each of them is (the decode pool)."""
+
+    def __contains__(self, sequence: Sequence) -> bool: ...
+
+    def context_of(self, sequence: Sequence) -> int:
+        """KV tokens of a decoding sequence."""
+
+
 class KVCache:
     """A fixed number of blocks, taken and given back by count.
 
@@ -70,7 +79,7 @@ class KVCache:
         """A fresh cache of the same size for one run, so that one description serves many."""
         return KVCache(self.blocks, self.block_size, self.watermark)
 
-    def watch(self, pool: object) -> None:
+    def watch(self, pool: Contexts) -> None:
         """Where to ask how far a decoding sequence is; counting needs no such thing."""
 
     @property

@@ -14,8 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .decode_pool import DecodePool
-from .kv_cache import KVCache
+from .kv_cache import Contexts, KVCache
 from .prefix_keys import Keys, PrefixKeys
 from .request import Sequence
 from .trace import Trace
@@ -76,7 +75,7 @@ class PrefixCache(KVCache):
         self._live: dict[int, Sequence] = {}
         self._memo: tuple[Sequence, int, int] | None = None
 
-    def watch(self, pool: DecodePool) -> None:
+    def watch(self, pool: Contexts) -> None:
         """The pool knows how far a decoding sequence is."""
         self.pool = pool
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from .errors import InvalidRequestError
 
 
@@ -87,6 +90,8 @@ class Sequence:
         "prompt_tokens",
         "row",
     )
+
+    _block_ids: NDArray[np.int64]
 
     def __init__(
         self,
