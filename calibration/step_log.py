@@ -102,10 +102,13 @@ def _numbers(path: Path, column: pd.Series[float]) -> Floats:
     import pandas as pd
 
     values = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
-    bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
+    positive = column.name == COLUMNS["measured_ms"]
+    enough = values > 0 if positive else values >= 0
+    bad = np.flatnonzero(~(np.isfinite(values) & enough))
     if len(bad):
         row = int(bad[0])
         raise WorkloadError(
-            f"{path}:{row + 2}: {column.name} is {column.iloc[row]!r}: must be a number, at least 0"
+            f"{path}:{row + 2}: {column.name} is {str(column.iloc[row])!r}: "
+            f"must be a number, {'above' if positive else 'at least'} 0"
         )
     return values

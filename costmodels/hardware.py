@@ -62,7 +62,10 @@ KV capacity must be exact."""
 
 
 def find_gpu(name: str) -> GPU:
-    """A GPU by name; ConfigError lists the known ones."""
+    """A GPU by name or title; ConfigError lists the known ones."""
+    for gpu in GPUS.values():
+        if name == gpu.title:
+            return gpu
     if name not in GPUS:
         raise ConfigError(
             f"device {name!r} is unknown{nearest(name, GPUS)} (known: {', '.join(GPUS)})"

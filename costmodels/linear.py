@@ -73,10 +73,6 @@ class LinearCostModel:
         full_at = longest_context_full_at_sequences
         if not any(given.values()):
             raise ConfigError("every coefficient is 0: a step must cost something")
-        if not 1 <= full_at <= MAX_FULL_AT:
-            raise ConfigError(
-                f"longest_context_full_at_sequences is {full_at}: must be 1 … {MAX_FULL_AT}"
-            )
         self._token_ns = prefill_ms_per_token * 1e6
         self._attention_ns = attention_ms_per_token_pair * 1e6
         self._prefill_step_ns = prefill_step_ms * 1e6
@@ -128,4 +124,8 @@ class LinearCostModel:
 
 def _shares(longest_ns: float, full_at: float) -> tuple[float, ...]:
     """The longest context's price per token beside 0, 1, … sequences, up to its full price."""
+    if not 1 <= full_at <= MAX_FULL_AT:
+        raise ConfigError(
+            f"longest_context_full_at_sequences is {full_at}: must be 1 … {MAX_FULL_AT}"
+        )
     return tuple(on_grid(longest_ns * (seqs / full_at)) for seqs in range(math.ceil(full_at)))

@@ -64,9 +64,9 @@ def leap_prices_ns(first_ns: float, slope_ns: float, steps: int) -> NDArray[np.i
         return np.full(steps, whole_ns(first_ns), dtype=np.int64)
     prices = _steps_ahead(steps) * slope_ns
     prices += first_ns
-    np.rint(prices, prices)
+    np.rint(prices, out=prices)
     if first_ns < 1.0:
-        np.maximum(prices, 1.0, prices)
+        np.maximum(prices, 1.0, out=prices)
     return prices.astype(np.int64)
 
 

@@ -88,14 +88,7 @@ class RooflineCostModel:
             **{"kv_dtype": kv_dtype, "flops_efficiency": flops_efficiency},
             **{"bandwidth_efficiency": bandwidth_efficiency, "step_overhead_ms": step_overhead_ms},
         }
-        self.table = table or hand_written(
-            "roofline",
-            f"roofline of {model.name} on {tp} x {gpu.title}, from its datasheet",
-            assumed,
-            origin=f"hand-written from the {gpu.source}",
-            kv=_kv_capacity(gpu, model.weight_bytes(dtype, tp), kv_bytes),
-            max_model_len=model.max_model_len,
-        )
+        self.table = table or _table(gpu, model, assumed, model.weight_bytes(dtype, tp), kv_bytes)
         self.stamp = self.table.stamp
 
     def step_ns(self, shape: StepShape) -> int:
@@ -125,6 +118,20 @@ class RooflineCostModel:
         # Each decoding sequence also reads the token it has just written.
         own = seqs * self._context_ns
         return on_grid(self._step_ns + matrices + self._sync_ns * tokens + attention + own)
+
+
+def _table(
+    gpu: GPU, model: ModelConfig, assumed: dict[str, Value], weight_bytes: int, kv_bytes: int
+) -> CostTable:
+    gpus = f"{assumed['tensor_parallel']} x {gpu.title}"
+    return hand_written(
+        "roofline",
+        f"roofline of {model.name} on {gpus}, from its datasheet",
+        assumed,
+        origin=f"hand-written from the {gpu.source}",
+        kv=_kv_capacity(gpu, weight_bytes, kv_bytes),
+        max_model_len=model.max_model_len,
+    )
 
 
 def _kv_capacity(gpu: GPU, weight_bytes: int, kv_bytes_per_token: int) -> KVCapacity:

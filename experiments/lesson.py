@@ -40,18 +40,18 @@ class Variant:
 
 VARIANTS = (
     Variant("whole prompt first", "continuous", {"max_num_batched_tokens": None}),
-    Variant("whole prompt, fused", "chunked", {"max_num_batched_tokens": None}),
+    Variant("whole prompt fused", "chunked", {"max_num_batched_tokens": None}),
     Variant(
-        "chunks of 256, fused",
+        "chunks of 256 fused",
         "chunked",
         {"max_num_batched_tokens": None, "chunk_size": CHUNK_TOKENS},
     ),
     Variant(
-        "chunks of 256, alternating",
+        "chunks of 256 in turn",
         "alternating",
         {"max_num_batched_tokens": None, "chunk_size": CHUNK_TOKENS},
     ),
-    Variant("token budget 256, fused", "chunked", {"max_num_batched_tokens": CHUNK_TOKENS}),
+    Variant("token budget 256 fused", "chunked", {"max_num_batched_tokens": CHUNK_TOKENS}),
 )
 
 

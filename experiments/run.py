@@ -167,15 +167,10 @@ def _summary(parts: Parts, result: Result) -> dict[str, Any]:  # Any: JSON value
 
 
 def _provenance(parts: Parts) -> dict[str, Any]:  # Any: JSON values
-    trace, memory = parts.workload.trace, parts.memory
+    memory = parts.memory
     return {
         "runway_version": runway_version(),
-        "workload": {
-            **parts.workload.source,
-            "rows_in": trace.rows_in,
-            "dropped": dict(trace.dropped),
-            "notes": list(trace.notes),
-        },
+        "workload": parts.workload.described(parts.config),
         "scheduler": parts.policy.described(),
         "kv_cache": {
             "blocks": memory.cache.blocks,

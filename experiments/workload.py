@@ -35,11 +35,25 @@ OPEN_OR_CLOSED = ("users", "think_time_s")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:
-    """A trace ready to run. source: for provenance. slo: its preset's limits, if it has any."""
+    """A trace ready to run. kind: its source, a key of `TAKES`. slo: its preset's limits."""
 
     trace: Trace
-    source: dict[str, object]
+    kind: str
     slo: dict[str, float] | None
+
+    def described(self, config: RunConfig) -> dict[str, object]:
+        """For provenance: the source, the file by content or the name, the seed, the notes."""
+        described: dict[str, object] = {"source": self.kind, "seed": config.seed}
+        if self.kind == "trace":
+            described["file"] = file_identity(Path(str(config.trace)))
+        elif self.kind != "requests":
+            described["name"] = getattr(config, self.kind)
+        return {
+            **described,
+            "rows_in": self.trace.rows_in,
+            "dropped": dict(self.trace.dropped),
+            "notes": list(self.trace.notes),
+        }
 
 
 def build_workload(config: RunConfig, *, trace: Trace | None = None) -> Workload:
@@ -54,7 +68,7 @@ def build_workload(config: RunConfig, *, trace: Trace | None = None) -> Workload
     kind = source_of(config)
     if trace is None:
         trace = _transformed(_BUILDERS[kind](config), config, kind)
-    return Workload(trace, _described(config, kind), _preset_slo(config))
+    return Workload(trace, kind, _preset_slo(config))
 
 
 def source_of(config: RunConfig) -> str:
@@ -166,16 +180,6 @@ def _reloaded(trace: Trace, config: RunConfig) -> Trace:
         arrival_ns=np.zeros(rows, dtype=np.int64),
         think_ns=think_ns,
     )
-
-
-def _described(config: RunConfig, kind: str) -> dict[str, object]:
-    """For provenance: the kind of source, the file by content, the seed."""
-    described: dict[str, object] = {"source": kind, "seed": config.seed}
-    if kind == "trace":
-        described["file"] = file_identity(Path(str(config.trace)))
-    elif kind != "requests":
-        described["name"] = getattr(config, kind)
-    return described
 
 
 def _preset_slo(config: RunConfig) -> dict[str, float] | None:

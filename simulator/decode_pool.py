@@ -35,6 +35,7 @@ class DecodePool:
         "_longest",
         "_members",
         "_phases",
+        "_sitting_out",
         "_tokens",
         "context_tokens",
         "padded_context_tokens",
@@ -51,6 +52,7 @@ class DecodePool:
         self._tokens = tokens
         self._members: dict[Sequence, None] = {}
         self._phases = [0] * block_size
+        self._sitting_out: list[int] = []
         self._finish: list[tuple[int, int, int, Sequence]] = []
         self._longest: list[tuple[int, int, int, Sequence]] | None = [] if track_longest else None
 
@@ -134,6 +136,10 @@ class DecodePool:
     def advance(self, steps: int) -> list[Sequence]:
         """Everybody produces `steps` tokens; returns those who are done, in admission order."""
         self.step += steps
+        if self._sitting_out:
+            for phase in self._sitting_out:
+                self._phases[phase] += 1
+            self._sitting_out.clear()
         self.context_tokens += steps * len(self._members)
         self.padded_context_tokens += steps * self.padded_seqs
         heap, now = self._finish, self.step
@@ -162,7 +168,7 @@ class DecodePool:
         self._close_span(sequence)
         phase = (self.step + 1 - self.context_of(sequence)) % self._block_size
         self._phases[phase] -= 1
-        self._phases[(phase + 1) % self._block_size] += 1
+        self._sitting_out.append((phase + 1) % self._block_size)
         self.context_tokens -= 1
         sequence._joined_step += 1
         sequence._span_step = self.step + 1

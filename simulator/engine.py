@@ -18,7 +18,7 @@ import simpy
 
 from .cost_model import CostModel
 from .decode_pool import DecodePool
-from .errors import SchedulerStalledError
+from .errors import InvalidPlanError, SchedulerStalledError
 from .feed import ArrivalFeed
 from .kv_cache import KVCache
 from .leap import LONGEST_LEAP, Priced, price, steps_at_once
@@ -147,6 +147,9 @@ class Engine:
                 if flight.end_ns > self._env.now:
                     self.events += 1
                     yield self._env.timeout(flight.end_ns - self._env.now)
+                if flight.finishing:
+                    # What arrived before makes way before: a finish lets capped clients go on.
+                    self._take_arrivals(flight.end_ns - 1)
                 self.life.deliver(flight.completed, flight.finishing, flight.end_ns)
                 pipe.popleft()
                 continue
@@ -168,10 +171,12 @@ class Engine:
 
     def _take_arrivals(self, now_ns: int) -> None:
         feed = self.feed
-        if feed.next_ns is not None and feed.next_ns <= now_ns:
+        next_ns = feed.next_ns
+        while next_ns is not None and next_ns <= now_ns:
             for sequence in feed.pull(now_ns):
-                self.life.arrive(sequence, self._rejection(sequence), now_ns)
-            self.view.load_ended = feed.is_over
+                self.life.arrive(sequence, self._rejection(sequence))
+            next_ns = feed.next_ns
+        self.view.load_ended = next_ns is None
         if self._options.progress and self.life.ended - self._reported >= PROGRESS_EVERY:
             self._reported = self.life.ended
             self._options.progress(self._reported)
@@ -192,7 +197,7 @@ class Engine:
     def _next_change_ns(self) -> int | None:
         """When anything can change while nothing runs; None: the run is over."""
         now, stop_ns = self._env.now, self._options.stop_ns
-        times = (self.feed.next_ns, self._wake_ns)
+        times = (self.feed.next_ns, self._wake_ns if self._has_work() else None)
         due = min((t for t in times if t is not None and t >= now), default=None)
         if self._stopped or (stop_ns is not None and (due is None or due >= stop_ns)):
             return None
@@ -203,6 +208,14 @@ class Engine:
                 "arrival will change that: make plan() admit or decode something"
             )
         return due
+
+    def _later(self, wake_ns: int | None) -> int | None:
+        if wake_ns is not None and wake_ns <= self._env.now:
+            raise InvalidPlanError(
+                f"plan does nothing and wakes at {wake_ns} ns, it is {self._env.now} ns: "
+                "wake_ns must be later"
+            )
+        return wake_ns
 
     def _plan(self, start_ns: int) -> Plan:
         """Ask the scheduler, check its plan and evict whom it names."""
@@ -232,7 +245,7 @@ class Engine:
             used_blocks = kv.used_blocks
             shape = shape._replace(chunks=tuple(chunks))
         if not (decode_seqs or plan.prefill):
-            self._wake_ns = view.now_ns if plan.preempt else plan.wake_ns
+            self._wake_ns = view.now_ns if plan.preempt else self._later(plan.wake_ns)
             return None
         leap = self._price(plan, shape, start_ns)
         if self._stopped:

@@ -32,14 +32,13 @@ class ArrivalFeed(Protocol):
     """Row -> when the load source wanted to send it, where that differs from the arrival."""
 
     def pull(self, now_ns: int) -> list[Sequence]:
-        """The requests that have arrived by now, oldest first."""
+        """Requests that have arrived by now, oldest first; ask again while `next_ns` is due.
+
+        What comes after a request that may be rejected can depend on that: then it is the only one.
+        """
 
     def ended(self, now_ns: int) -> None:
         """One request left the engine (finished or rejected)."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether no request will ever arrive again, whatever happens."""
 
 
 class SequenceMaker:
@@ -90,11 +89,6 @@ class OpenFeed:
     def ended(self, now_ns: int) -> None:
         """An open loop does not care."""
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the whole trace has arrived."""
-        return self.next_ns is None
-
 
 class CappedFeed:
     """The trace says when, but at most `max_concurrency` requests are in flight."""
@@ -117,28 +111,23 @@ class CappedFeed:
         return max(self._wanted[0], self._freed_ns)
 
     def pull(self, now_ns: int) -> list[Sequence]:
-        """The requests that left the client by now."""
-        arrived: list[Sequence] = []
-        while self._free and self._wanted and self._wanted[0] <= now_ns:
-            wanted_ns = self._wanted.popleft()
-            arrival_ns = max(wanted_ns, self._freed_ns)
-            if arrival_ns != wanted_ns:
-                self.scheduled_ns[self._row] = wanted_ns
-            arrived.append(self._make(self._row, arrival_ns))
-            self._row += 1
-            self._free -= 1
-        return arrived
+        """The next request that left the client by now."""
+        if not self._free or not self._wanted or self._wanted[0] > now_ns:
+            return []
+        wanted_ns = self._wanted.popleft()
+        arrival_ns = max(wanted_ns, self._freed_ns)
+        if arrival_ns != wanted_ns:
+            self.scheduled_ns[self._row] = wanted_ns
+        sequence = self._make(self._row, arrival_ns)
+        self._row += 1
+        self._free -= 1
+        return [sequence]
 
     def ended(self, now_ns: int) -> None:
         """A place under the cap is free."""
         if not self._free:
             self._freed_ns = now_ns
         self._free += 1
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the whole trace has been sent."""
-        return not self._wanted
 
 
 class ClosedFeed:
@@ -162,12 +151,11 @@ class ClosedFeed:
         return self._due[0][0] if self._due else None
 
     def pull(self, now_ns: int) -> list[Sequence]:
-        """The requests sent by now."""
-        arrived: list[Sequence] = []
-        while self._due and self._due[0][0] <= now_ns:
-            arrival_ns, row = heappop(self._due)
-            arrived.append(self._make(row, arrival_ns))
-        return arrived
+        """The next request sent by now."""
+        if not self._due or self._due[0][0] > now_ns:
+            return []
+        arrival_ns, row = heappop(self._due)
+        return [self._make(row, arrival_ns)]
 
     def ended(self, now_ns: int) -> None:
         """Its user thinks, then sends the next row."""
@@ -175,11 +163,6 @@ class ClosedFeed:
             think = self._think[self._taken] if self._think is not None else 0
             heappush(self._due, (now_ns + think, self._taken))
             self._taken += 1
-
-    @property
-    def is_over(self) -> bool:
-        """Whether every row has been sent."""
-        return not self._due and self._taken >= self._rows
 
 
 def _listed(column: object) -> list[int] | None:

@@ -51,6 +51,14 @@ class Stays:
         return exact_dot(end_ns - np.clip(since_ns, start_ns, end_ns))
 
 
+def instants(*columns_ns: Ints) -> Ints:
+    """The distinct times of some columns, ascending (sorting beats the hashing of `np.unique`)."""
+    times_ns = np.sort(np.concatenate(columns_ns))
+    first = np.append(True, times_ns[1:] != times_ns[:-1])
+    distinct: Ints = times_ns[first[: len(times_ns)]]
+    return distinct
+
+
 def accepted(result: Result) -> NDArray[np.bool_]:
     """Rows that were in the system: finished or unfinished; shape (n,)."""
     state = result.requests.state

@@ -60,13 +60,13 @@ class Lifecycle:
         self._slots: list[Sequence] = []
         self._admissions = 0
 
-    def arrive(self, sequence: Sequence, rejection: str | None, now_ns: int) -> None:
+    def arrive(self, sequence: Sequence, rejection: str | None) -> None:
         """Into the queue, or turned away."""
         if rejection is None:
             self._view.waiting.add(sequence)
             return
         self.requests.reject(sequence, rejection)
-        self._left(now_ns)
+        self._left(sequence.arrival_ns)
 
     def compute_prompts(self, plan: Plan, start_ns: int) -> tuple[Chunks, list[Sequence]]:
         """Give every chunk its blocks: (new, past) of each, and whose prompt is now complete."""
@@ -138,7 +138,8 @@ class Lifecycle:
         if withdrawn:
             self._kv.extend(sequence, sequence.computed_tokens + withdrawn)
         self._kv.release(sequence, sequence.computed_tokens + withdrawn, ended=False)
-        lost = sequence.computed_tokens
+        # With its last token in flight nothing will be computed again.
+        lost = 0 if sequence._produced_tokens == sequence._output_tokens else sequence.computed_tokens
         sequence._eviction = self.requests.evict(sequence, now_ns, lost)
         sequence._lost_tokens += lost
         sequence.computed_tokens = 0
@@ -161,6 +162,7 @@ class Lifecycle:
                 self._kv.release(sequence, sequence.computed_tokens, ended=True)
             else:
                 self._view.waiting.remove(sequence)
+                self.requests.resume(sequence._eviction, end_ns)
             if not self.delivers_at_end:
                 self._finish(sequence, end_ns)
         self._end_batch_if_done(end_ns)

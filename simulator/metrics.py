@@ -52,12 +52,9 @@ def summarize(
     `window` has those of the requests that arrived in it.
 
     Raises:
-        ConfigError: a window outside the run, or weights that are not positive numbers.
+        ConfigError: a trim that leaves nothing, or weights that are negative or all 0.
     """
-    if not all(0 <= weight < float("inf") for weight in service_weights) or not any(
-        service_weights
-    ):
-        raise ConfigError(f"service_weights are {service_weights}, must be 0 or more, not all 0")
+    _check_weights(service_weights)
     span = resolve(result, window)
     limits = slo or NO_LIMITS
     judged = saturation(result, span)
@@ -77,6 +74,11 @@ def summarize(
         "saturated": judged["saturated"],
         "saturation": judged,
     }
+
+
+def _check_weights(weights: tuple[float, float]) -> None:
+    if not all(0 <= weight < float("inf") for weight in weights) or not any(weights):
+        raise ConfigError(f"service_weights are {weights}, must be 0 or more, not all 0")
 
 
 def _counts(result: Result) -> dict[str, object]:

@@ -5,7 +5,7 @@ signs, each of which must be larger than chance: a queue at a sustainable load w
 comes back, while the number of arrivals minus departures of a random stream of A requests
 deviates by about sqrt(A).
 
-1. The queue grows throughout: the mean number waiting rises from each quarter of the arrivals'
+1. The queue grows throughout: the mean number waiting never falls from a quarter of the arrivals'
    time to the next, by more than 2 sqrt(A) over the whole.
 2. Requests finish slower than they arrive, where nothing waits because everybody is served at
    once: the same growth of the number in the system, if also in the second half completions
@@ -69,10 +69,10 @@ def _events(sorted_ns: Ints, start_ns: int, end_ns: int) -> int:
 
 
 def _growth(stays: Stays, start_ns: int, end_ns: int) -> tuple[float, bool]:
-    """Growth of a count over the time, from its means per quarter; and whether each is larger."""
+    """Growth of a count over the time, from its means per quarter; and whether none is smaller."""
     edges = [start_ns + (end_ns - start_ns) * quarter // 4 for quarter in range(5)]
     means = [stays.area_ns(low, high) / max(high - low, 1) for low, high in pairwise(edges)]
-    rises = all(later > sooner for sooner, later in pairwise(means))
+    rises = all(later >= sooner for sooner, later in pairwise(means))
     return (means[3] - means[0]) * 4 / 3, rises
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from .intervals import instants
 from .result import Ints, Pieces, Result
 
 
@@ -63,7 +64,7 @@ class ServiceCurves:
         self._prompts = result.trace.prompt_tokens
         self._client_of_piece = clients[result.pieces.row]
         before = result.pieces.first[result.pieces.first > 0] - 1
-        self.turns_ns = np.unique(np.append(self._pool_ends[before], result.pieces.ends))
+        self.turns_ns = instants(self._pool_ends[before], result.pieces.ends)
 
     def of(self, client: int, times_ns: Ints) -> NDArray[np.float64]:
         """Service of a client by these instants (what happens at one included), shape as given."""

@@ -20,7 +20,7 @@ class EngineView:
     `context_tokens`, `growth_blocks`; and, slowly, its members). kv: `free_blocks`, `blocks_for`,
     `cached_tokens`. previous: the last plan that was not empty. planned_tokens: tokens in the parts
     of this step that are already applied (`Plan.more`), None for a new step. load_ended: no
-    request will ever arrive again. slow_path: take no short cuts.
+    request will arrive before one of those in the system ends. slow_path: take no short cuts.
     """
 
     __slots__ = (

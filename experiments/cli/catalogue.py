@@ -66,10 +66,20 @@ def formats() -> Rows:
 
 
 def presets() -> Rows:
-    """Generated workloads, and the bundled one."""
+    """Generated workloads, with the limits that goodput is judged by."""
     from workloads import PRESETS
 
-    return [{"name": name, "description": held.description} for name, held in PRESETS.items()]
+    return [
+        {
+            "name": name,
+            "description": held.description,
+            "input_tokens": held.prompt,
+            "output_tokens": held.output,
+            "rate": held.rate,
+            "slo": {"ttft_ms": held.ttft_ms, "tpot_ms": held.tpot_ms},
+        }
+        for name, held in PRESETS.items()
+    ]
 
 
 KINDS: dict[str, Callable[[], Rows]] = {

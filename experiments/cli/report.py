@@ -16,21 +16,22 @@ LATENCIES = {
     "E2E": "e2el_ms",
     "queueing": "queue_ms",
 }
+FEW_SAMPLES = "\n * of fewer than 100 samples: little more than the maximum"
 STATISTICS = ("mean", "p50", "p90", "p99", "max", "n")
 
 
 def report(summary: Summary, out: str | None) -> str:
     """Everything worth saying about a run, as text."""
+    shown = list(_shown(summary))
+    latencies = [_row(name, summary[key]) for name, key in shown]
     parts = [
-        headline(summary),
-        *(f"! {text}" for text in warnings(summary)),
-        table_text(
-            "", ("ms", *STATISTICS), [_row(name, summary[key]) for name, key in _shown(summary)]
-        ),
-        table_text("", ("rates and shares", "", ""), list(_rates(summary)), text_columns=1),
+        "\n".join([headline(summary), *(f"! {text}" for text in warnings(summary))]),
+        table_text("", ("ms", *STATISTICS), latencies)
+        + (FEW_SAMPLES if any(summary[key]["p99_few_samples"] for _, key in shown) else ""),
+        table_text("", ("rates and shares", "", ""), _rates(summary)),
         f"{footer(summary)}{f'; results in {out}' if out else ''}",
     ]
-    return "\n".join(parts)
+    return "\n\n".join(parts)
 
 
 def headline(summary: Summary) -> str:
@@ -40,10 +41,23 @@ def headline(summary: Summary) -> str:
         f"{key} {'none' if value is None else value}"
         for key, value in scheduler["parameters"].items()
     )
-    return (
-        f"scheduler {scheduler['name']} ({settings}); cost model {summary['cost_model']['name']}; "
-        f"KV cache {cache['blocks']:,} blocks of {cache['block_size']}"
+    held_out = summary["cost_model"]["held_out"]
+    error = (
+        f" (held-out error median {_share(held_out['median'])}, p90 {_share(held_out['p90'])})"
+        if held_out
+        else ""
     )
+    return (
+        f"scheduler {scheduler['name']}: {settings}{_effective(scheduler)}\n"
+        f"cost model {summary['cost_model']['name']}{error}\n"
+        f"KV cache {cache['blocks']:,} blocks of {cache['block_size']} tokens"
+    )
+
+
+def _effective(scheduler: Mapping[str, Any]) -> str:  # Any: JSON values
+    """The chunk size that counts, where the token budget makes it smaller than asked."""
+    asked, effective = scheduler["parameters"].get("chunk_size"), scheduler["effective_chunk_size"]
+    return f" (effective {effective})" if asked and effective and effective < asked else ""
 
 
 def warnings(summary: Summary) -> Iterator[str]:
@@ -56,15 +70,15 @@ def warnings(summary: Summary) -> Iterator[str]:
             "not a steady state"
         )
     if summary["rejected"]:
-        yield f"{summary['rejected']:,} requests rejected: {_counts(summary['rejected_by_reason'])}"
+        yield f"requests rejected: {_counts(summary['rejected_by_reason'])}"
     if summary["dropped"]:
-        yield f"{summary['dropped']:,} rows dropped: {_counts(summary['dropped_by_reason'])}"
+        yield f"rows dropped: {_counts(summary['dropped_by_reason'])}"
     for state, words in (
         ("unfinished", "unfinished at the stop time"),
         ("not_arrived", "not arrived by then"),
     ):
         if summary[state]:
-            yield f"{summary[state]:,} requests {words}"
+            yield f"requests {words}: {summary[state]:,}"
     yield from summary["provenance"]["notes"]
 
 

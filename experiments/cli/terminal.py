@@ -19,7 +19,7 @@ def table_text(
 ) -> str:
     """A table as lines; the first `text_columns` columns hold words, the others numbers.
 
-    As wide as the terminal; wide enough for the whole table when stdout is not one.
+    Words wrap at the width of the terminal, numbers never do.
     """
     from rich import box
     from rich.console import Console
@@ -35,6 +35,8 @@ def table_text(
         table.add_row(*row)
     width = None if sys.stdout.isatty() else PIPED_WIDTH
     console = Console(file=sys.stdout, highlight=False, width=width)
+    if text_columns < len(header):
+        console.width = max(console.width, console.measure(table).maximum)
     with console.capture() as captured:
         console.print(table)
     return "\n".join(line.rstrip() for line in captured.get().splitlines()).strip("\n")

@@ -27,7 +27,7 @@ def plot_sweep(folder: Path) -> list[Path]:
             *(
                 draw_curves(table, field, figures / curve_file(field))
                 for field in table.swept
-                if table.is_numeric(field)
+                if field != "seed"  # a name of the arrivals, not a quantity
             ),
             draw_heatmap(table, figures / "goodput-heatmap.png"),
             draw_moment(table, folder / "timelines.parquet", figures / "timeline.png"),

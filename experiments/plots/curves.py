@@ -54,9 +54,8 @@ _TITLES = {
     "chunk_size": "Chunk size: who gains and who pays",
     "max_num_batched_tokens": "Token budget: who gains and who pays",
     "rate": "Arrival rate: from idle to overload",
+    "scheduler": "Schedulers side by side",
 }
-_DASH = (0, (4, 2))
-
 Grid = np.ndarray[tuple[int, int], np.dtype[np.object_]]
 
 
@@ -88,7 +87,7 @@ def draw_curves(table: SweepTable, field: str, path: Path) -> Path | None:
     held = table.held(others[2:])
     points = table.where(held, table.measured)
     metrics = [m for m in METRICS if m.column in points and points[m.column].notna().any()]
-    title = _TITLES.get(field, f"What {short_label(field)} does")
+    title = _TITLES.get(field, f"What changes with {short_label(field)}")
     setting = ", ".join(filter(None, [table.setting, panel_title(held)]))
     if len(others) > 1 and len(table.measured_levels(others[1])) > 1:
         figure, grid = _draw_facets(lines, others[1], points, metrics)
@@ -112,7 +111,7 @@ def _draw_multiples(
         _draw_lines(axes, points, metric, lines)
         axes.set_title(f"{metric.name}: {metric.reading}" if metric.reading else metric.name)
         axes.set_ylabel(metric.unit)
-        _scale([axes])
+        _scale([axes], metric)
     for axes in list(grid.flat)[len(metrics) :]:
         axes.remove()
     return figure, grid
@@ -131,7 +130,7 @@ def _draw_facets(
             _draw_lines(axes, lines.table.where({facet: value}, points), metric, lines)
         reading = f"\n{metric.reading}" if metric.reading else ""
         row[0].set_ylabel(f"{metric.name} ({metric.unit}){reading}")
-        _scale(list(row))
+        _scale(list(row), metric)
     for axes, value in zip(grid[0], values, strict=True):
         axes.set_title(panel_title({facet: value}))
     return figure, grid
@@ -144,29 +143,36 @@ def _draw_lines(axes: Axes, points: pd.DataFrame, metric: Metric, lines: Series)
     for rank, level in enumerate(levels):
         rows = table.where({lines.field: level}, points) if lines.field else points
         colour = table.colours(lines.field)[level] if lines.field else INK
-        extra = 1.4 * min(len(levels) - 1 - rank, 4)
+        extra = min(1.4, 4.2 / max(len(levels) - 1, 1)) * (len(levels) - 1 - rank)
         found = [(x, table.where({lines.across: value}, rows)) for value, x in lines.axis.items()]
         found = [(x, rows) for x, rows in found if len(rows)]
         xs = [x for x, _ in found]
         if metric.dashed is not None:
             ys = [float(rows[metric.dashed].iloc[0]) for _, rows in found]
-            axes.plot(xs, ys, color=colour, linestyle=_DASH, linewidth=1.1 + extra / 2, zorder=3)
+            lines.axis.connect(axes, xs, ys, colour=colour, width=1.1 + extra / 2, is_dashed=True)
         ys = [float(rows[metric.column].iloc[0]) for _, rows in found]
-        axes.plot(xs, ys, color=colour, linewidth=1.8 + extra, zorder=3)
+        lines.axis.connect(axes, xs, ys, colour=colour, width=1.8 + extra)
         faces = ["white" if rows["saturated"].iloc[0] else colour for _, rows in found]
         axes.scatter(
-            xs, ys, s=(5.5 + extra) ** 2, c=faces, edgecolors=colour, linewidths=1.5, zorder=4
+            xs,
+            ys,
+            s=(5.5 + extra) ** 2,
+            c=faces,
+            edgecolors=colour,
+            linewidths=1.5,
+            zorder=4,
+            clip_on=False,
         )
     lines.axis.mark(axes)
 
 
-def _scale(row: Sequence[Axes]) -> None:
-    """Same y axis along a row of panels; from zero, or log where values span decades."""
+def _scale(row: Sequence[Axes], metric: Metric) -> None:
+    """Same y axis along a row of panels; from zero, or log for times that span decades."""
     drawn = [np.asarray(line.get_ydata(), np.float64) for axes in row for line in axes.lines]
     values = np.concatenate(drawn)
     values = values[np.isfinite(values)]
-    for axes in row:
-        if spans_decades(values.tolist()):
+    for axes in row if len(values) else ():
+        if metric.unit == "ms" and spans_decades(values.tolist()):
             axes.set_yscale("log")
             axes.set_ylim(values.min() / 1.3, values.max() * 1.3)
         else:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
@@ -18,6 +19,8 @@ from .sweep_table import Level, Row, SweepTable, panel_title
 METRIC = "request_goodput"
 _AXES = ("chunk_size", "max_num_batched_tokens", "rate", "max_num_seqs", "scheduler")
 _LIMIT_NAMES = {"ttft_ms": "TTFT", "tpot_ms": "TPOT", "e2el_ms": "E2E", "itl_max_ms": "worst ITL"}
+_SHOWN = 0.005
+"""Anything less is written 0.00, and no best."""
 _EMPTY, _HATCH = "#f2f2f2", "#b5b5b5"
 
 
@@ -86,10 +89,11 @@ def _draw_cells(axes: Axes, area: Map, panel: Mapping[str, Level]) -> None:
         for x, left in enumerate(right):
             found = area.table.where({area.across: left, area.up: upper}, rows)
             row = found.iloc[0].to_dict()
-            if row["status"] == "ok":
-                _draw_goodput(axes, (x, y), row, area.scale, is_best=row[METRIC] == best > 0)
+            if row["status"] == "ok" and not np.isnan(row[METRIC]):
+                _draw_goodput(axes, (x, y), row, area.scale, is_best=row[METRIC] == best >= _SHOWN)
             else:
-                _draw_hatched(axes, (x, y), str(row["status"]))
+                label = "no number" if row["status"] == "ok" else str(row["status"])
+                _draw_hatched(axes, (x, y), label)
     axes.set_xlim(-0.5, len(right) - 0.5)
     axes.set_ylim(-0.5, len(up) - 0.5)
     axes.set_xticks(range(len(right)), [value_label(level) for level in right])

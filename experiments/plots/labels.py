@@ -104,7 +104,7 @@ def _lead(axes: Axes, label: Annotation, point: tuple[float, float]) -> None:
             "arrowstyle": "-",
             "color": MUTED,
             "linewidth": 0.7,
-            "shrinkA": 0,
+            "shrinkA": 7 if label.get_horizontalalignment() == "center" else 1,
             "shrinkB": 4,
         },
         zorder=4,

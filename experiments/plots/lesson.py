@@ -30,7 +30,7 @@ def draw_lesson(outcomes: Sequence[Outcome], path: Path) -> Path:
 
 def _lane(outcome: Outcome) -> Lane:
     name = (
-        f"{outcome.variant.name} ({outcome.variant.scheduler}): TTFT {outcome.ttft_ms:g} ms, "
-        f"a token every {outcome.cadence_ms:g} ms, worst gap {outcome.worst_gap_ms:g} ms"
+        f"{outcome.variant.name} ({outcome.variant.scheduler}): TTFT {outcome.ttft_ms:.4g} ms, "
+        f"a token every {outcome.cadence_ms:.4g} ms, worst gap {outcome.worst_gap_ms:.4g} ms"
     )
     return Lane(name, pd.DataFrame(outcome.steps), outcome.ttft_ms)

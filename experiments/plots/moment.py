@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
+from .pauses import lane_note
 from .style import level_label, value_label
 from .sweep_table import Row, SweepTable
 from .timeline import Lane, save_timeline
@@ -27,14 +26,15 @@ def draw_moment(table: SweepTable, saved: Path, path: Path) -> Path | None:
     lanes = []
     for point, name in zip(points, names, strict=True):
         steps = frame[frame["point"] == point]
-        lanes.append(Lane(name, steps, float(steps["first_token_ms"].iloc[0]), _note(steps)))
+        first_token_ms = float(steps["first_token_ms"].iloc[0])
+        lanes.append(Lane(name, steps, first_token_ms, lane_note(steps, first_token_ms)))
     prompt, at_s = value_label(int(first["prompt_tokens"])), float(first["arrival_s"])
     where = ", ".join(filter(None, [table.setting, common]))
     return save_timeline(
         path,
         lanes,
         title=f"A {prompt}-token prompt arrives on running streams",
-        subtitle=f"{where}, after {at_s:,.1f} s. Every box is one step, as wide as it lasts.",
+        subtitle=f"Every box is one step, as wide as it lasts.\n{where}, after {at_s:,.1f} s",
         start_ms=float(first["window_start_ms"]),
         end_ms=float(first["window_end_ms"]),
     )
@@ -57,41 +57,5 @@ def lane_names(table: SweepTable, points: Sequence[int]) -> tuple[list[str], str
     return names, ", ".join(shared)
 
 
-def longest_pause_ms(steps: pd.DataFrame) -> tuple[float, bool] | None:
-    """Longest time between two tokens of the streams, and whether it goes on beyond the last step.
-
-    Counts only while some sequence held a seat and got nothing; None if no stream ran.
-    """
-    ends = (steps["start_ms"] + steps["duration_ms"]).to_numpy(np.float64)
-    decoded = steps["decode_seqs"].to_numpy() > 0
-    held_up = ~decoded & (steps["running"] > steps["prefill_seqs"]).to_numpy()
-    at = np.flatnonzero(decoded)
-    pauses = [
-        (float(ends[right] - ends[left]), False)
-        for left, right in pairwise(at)
-        if held_up[left + 1 : right].all()
-    ]
-    if len(at) and held_up[at[-1] + 1 :].all():
-        pauses.append((float(ends[-1] - ends[at[-1]]), True))
-    return max(pauses, default=None)
-
-
 def _is_told(table: SweepTable, row: Row, field: str) -> bool:
     return field == "scheduler" or table.matters(row, field)
-
-
-def _note(steps: pd.DataFrame) -> str:
-    words = [f"first token after {_duration(float(steps['first_token_ms'].iloc[0]))}"]
-    pause = longest_pause_ms(steps)
-    if pause is not None:
-        over = "over " if pause[1] else ""
-        words.append(f"longest wait of a stream {over}{_duration(pause[0])}")
-    return ", ".join(words)
-
-
-def _duration(ms: float) -> str:
-    """
-    >>> _duration(890.4), _duration(531_193.0)
-    ('890 ms', '531 s')
-    """
-    return f"{ms:,.0f} ms" if ms < 10_000 else f"{ms / 1e3:,.0f} s"

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
+from experiments.caption import caption_parts
 from simulator.errors import ConfigError
 
 from .load_curves import mean_count, mean_level
@@ -66,20 +67,19 @@ def draw_run(folder: Path, figures: Path) -> list[Path]:
     drawn = [
         _draw_latencies(summary, requests, figures / "latencies.png"),
         _draw_load(summary, requests, steps, figures / "load.png"),
-        None
-        if steps is None
-        else draw_busiest(requests, steps, setting(summary), figures / "timeline.png"),
     ]
+    if steps is not None:
+        names = (_policy(summary), ", ".join(caption_parts(summary)))
+        drawn.append(draw_busiest(requests, steps, names, figures / "timeline.png"))
     return [path for path in drawn if path is not None]
 
 
-def setting(summary: Summary) -> str:
-    """One line that says what was simulated."""
-    workload, table = summary["provenance"]["workload"], summary["cost_model"]
-    named = workload.get("name") or workload.get("file", {}).get("name") or "generated workload"
-    count, policy = summary["run"]["requests"], summary["provenance"]["scheduler"]["name"]
-    stamp = f" ({table['stamp']})" if table["stamp"] else ""
-    return f"{policy}, {named}, {count:,} requests, {table['name']}{stamp}"
+def _policy(summary: Summary) -> str:
+    return str(summary["provenance"]["scheduler"]["name"])
+
+
+def _setting(summary: Summary) -> str:
+    return ", ".join([_policy(summary), *caption_parts(summary)])
 
 
 def _draw_latencies(summary: Summary, requests: pd.DataFrame, path: Path) -> Path | None:
@@ -91,7 +91,7 @@ def _draw_latencies(summary: Summary, requests: pd.DataFrame, path: Path) -> Pat
     rows = -(-len(known) // 2)
     figure = Figure(figsize=(WIDTH_IN, 1.5 + 2.6 * rows), layout="constrained")
     grid = figure.subplots(rows, 2, squeeze=False)
-    headline(figure, "How long users wait", setting(summary))
+    headline(figure, "How long users wait", _setting(summary))
     for axes, column in zip(grid.flat, known, strict=False):
         name, limit = _LATENCIES[column]
         limit_ms = ((summary["slo"] or {}).get(limit) or {}).get("limit")
@@ -197,7 +197,7 @@ def _save_load(
 ) -> Path:
     figure = Figure(figsize=(WIDTH_IN, 1.1 + 1.75 * len(curves)), layout="constrained")
     grid = figure.subplots(len(curves), 1, squeeze=False, sharex=True)[:, 0]
-    headline(figure, "Who waits, who runs, what the cache holds", setting(summary))
+    headline(figure, "Who waits, who runs, what the cache holds", _setting(summary))
     for axes, (name, (values, colour)) in zip(grid, curves.items(), strict=True):
         axes.stairs(values, edges, color=colour, fill=True, alpha=0.35)
         axes.stairs(values, edges, color=colour, linewidth=1.2)

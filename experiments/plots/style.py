@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import wrap
 
 import matplotlib as mpl
 from matplotlib.artist import Artist
@@ -21,6 +22,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 WIDTH_IN = 10.0
+_LINE_CHARACTERS = 112
+"""What fits across a figure in the size of the explaining lines."""
+
 DPI = 160
 
 INK = "#222222"
@@ -122,8 +126,11 @@ def save(figure: Figure, path: Path) -> Path:
 
 
 def headline(figure: Figure, title: str, *lines: str) -> None:
-    """Title and explaining lines at the top left; `layout='constrained'` keeps their room."""
-    lines = tuple(line for line in lines if line)
+    """Title and explaining lines at the top left; `layout='constrained'` keeps their room.
+
+    Long lines are wrapped, empty ones left out.
+    """
+    lines = tuple(part for line in lines for part in wrap(line, _LINE_CHARACTERS))
     room = "\n" * len(lines)
     figure.suptitle(f"{title}{room}", x=0.012, ha="left", fontsize=15, weight="bold")
     for number, line in enumerate(lines):

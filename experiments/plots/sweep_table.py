@@ -72,10 +72,6 @@ class SweepTable:
         levels = self.levels(field)
         return dict(zip(levels, palette(len(levels)), strict=True))
 
-    def is_numeric(self, field: str) -> bool:
-        """True if the field's values have an order and a distance (None aside)."""
-        return all(v is None or _is_number(v) for v in self.measured_levels(field))
-
     def where(self, chosen: Mapping[str, Level], frame: pd.DataFrame | None = None) -> pd.DataFrame:
         """The rows at these values of the swept fields (a None matches a missing value)."""
         rows = self.frame if frame is None else frame
@@ -129,6 +125,8 @@ def load_sweep(folder: Path) -> SweepTable:
             )
     spec = yaml.safe_load((folder / "sweep.yaml").read_text(encoding="utf-8"))
     frame = pd.read_parquet(folder / "sweep.parquet")
+    numbers = frame.select_dtypes(include=["Float64", "Int64"]).columns
+    frame[numbers] = frame[numbers].astype("float64")
     every = list(product(*spec["grid"].values()))
     for position, field in enumerate(spec["grid"]):
         frame[field] = pd.Series([values[position] for values in every], dtype=object)

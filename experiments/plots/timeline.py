@@ -53,10 +53,13 @@ def save_timeline(
     start_ms: float,
     end_ms: float,
 ) -> Path:
-    """A whole figure of lanes over one stretch of time; returns the path."""
-    figure = Figure(figsize=(WIDTH_IN, 1.6 + 1.45 * len(lanes)), layout="constrained")
+    """A whole figure of lanes over one stretch of time; returns the path.
+
+    subtitle: one or several lines.
+    """
+    figure = Figure(figsize=(WIDTH_IN, 1.8 + max(2.0, 1.45 * len(lanes))), layout="constrained")
     grid = figure.subplots(len(lanes), 1, squeeze=False, sharex=True)[:, 0]
-    headline(figure, title, subtitle)
+    headline(figure, title, *subtitle.split("\n"))
     draw_timeline(list(grid), lanes, arrival_ms=arrival_ms, start_ms=start_ms, end_ms=end_ms)
     figure.legend(handles=_legend(), loc="outside lower left", ncols=4, fontsize=10)
     return save(figure, path)

@@ -42,20 +42,23 @@ _LOADS = ("rate", "rate_scale", "time_scale", "users", "burstiness", "seed")
 
 
 def draw_tradeoff(table: SweepTable, path: Path) -> Path | None:
-    """`ttft-vs-tpot.png`; None when fewer than two points have both numbers."""
-    if table.measured[[X, Y]].notna().all(axis=1).sum() < 2:
-        return None
+    """`ttft-vs-tpot.png`; None when fewer than two points have both numbers.
+
+    None too when only the load was swept: little load is best, which is no choice.
+    """
     loads = [field for field in table.swept if field in _LOADS]
     settings = [field for field in table.swept if field not in loads]
-    held = table.held(loads[1:] if settings else loads[len(loads) :])
-    facets = loads[:1] if settings else []
+    held = table.held(loads[1:])
     points = table.where(held, table.measured).dropna(subset=[X, Y])
-    panels = [{facets[0]: value} for value in table.facets(facets[0], 4)] if facets else [{}]
+    if len(points) < 2 or not settings:
+        return None
+    panels = [{field: value} for field in loads[:1] for value in table.facets(field, 4)] or [{}]
+    panels = [panel for panel in panels if len(table.where(panel, points))]
     columns = 1 if len(panels) == 1 else 2
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(WIDTH_IN, 2.2 + 4.2 * rows), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False)
-    marks = Marks(table, settings or loads)
+    marks = Marks(table, settings)
     named = " / ".join(short_label(field) for field in marks.label_fields)
     headline(
         figure,
@@ -82,7 +85,8 @@ def _draw_panel(axes: Axes, points: pd.DataFrame, slo: Mapping[str, float], mark
     _shade_slo(axes, slo)
     frontier = points.iloc[_frontier(points)]
     axes.plot(frontier[X], frontier[Y], color=INK, linewidth=1.2, drawstyle="steps-post", zorder=2)
-    for row in _distinct(points).to_dict("records"):
+    rows = _distinct(points).to_dict("records")
+    for row in sorted(rows, key=marks.reach, reverse=True):
         colour = marks.colour(row)
         axes.plot(
             row[X],

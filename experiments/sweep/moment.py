@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MOST_REQUESTS = 20_000
 """The moment is looked for among the first requests only, which bounds time and memory."""
-MOST_STEPS = 70
+MOST_STEPS = 150
 """Steps in sight of the busiest lane; more would be hairlines."""
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
+from experiments.caption import caption_parts
 from experiments.config import RunConfig
 from experiments.option import option_of
 from experiments.policies import blame
@@ -84,22 +84,7 @@ def _run(config: RunConfig) -> Record:
         "reason": None,
         "metrics": metric_row(outcome.summary),
         "slo": outcome.config.slo,
-        "setting": _setting(outcome.summary),
+        "setting": caption_parts(outcome.summary),
         "simulated_s": ns_to_seconds(outcome.result.end_ns),
         "timing": {"wall_s": outcome.result.wall_s},
     }
-
-
-def _setting(summary: dict[str, Any]) -> list[str]:  # Any: JSON values
-    """What figures say of a run: workload, requests, prices and whether they were measured.
-
-    >>> _setting({
-    ...     "provenance": {"workload": {"source": "preset", "name": "chat"}},
-    ...     "run": {"requests": 2000}, "cost_model": {"name": "h200", "stamp": "uncalibrated"},
-    ... })
-    ['chat', '2,000 requests', 'h200 (uncalibrated)']
-    """
-    workload, table = summary["provenance"]["workload"], summary["cost_model"]
-    named = workload.get("name") or workload.get("file", {}).get("name") or "generated workload"
-    stamp = f" ({table['stamp']})" if table["stamp"] else ""
-    return [named, f"{summary['run']['requests']:,} requests", f"{table['name']}{stamp}"]

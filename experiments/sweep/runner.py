@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from experiments.config import RunConfig
 from experiments.results import SWEEP_FILES, results_folder, write_yaml
-from simulator.errors import ConfigError
+from simulator.errors import ConfigError, RunwayError
 
 from .moment import moment_frame
 from .point import invalid, run_point, shared_trace, workload_settings
@@ -108,14 +108,25 @@ def _take_up(store: PointStore, records: dict[int, Record], waiting: list[_Job])
 
 
 def _run(waiting: Sequence[_Job], jobs: int) -> Iterator[tuple[int, Record]]:
-    """Records in the order they finish."""
+    """Records in the order they finish.
+
+    Raises:
+        RunwayError: a worker process was killed.
+    """
     from joblib import Parallel, delayed
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
 
     if jobs == 1 or len(waiting) <= 1:
         yield from (_run_job(job) for job in waiting)
         return
     pool = Parallel(n_jobs=jobs, backend="loky", return_as="generator_unordered", batch_size=1)
-    yield from pool(delayed(_run_job)(job) for job in waiting)
+    try:
+        yield from pool(delayed(_run_job)(job) for job in waiting)
+    except TerminatedWorkerError:
+        raise RunwayError(
+            f"a process of the sweep was killed, perhaps for want of memory (jobs {jobs}): run the "
+            "same command again, with fewer jobs; the points that are done are kept"
+        ) from None
 
 
 def _run_job(job: _Job) -> tuple[int, Record]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Literal
 
 from simulator.errors import ConfigError
-from simulator.plan import Decode, Plan
+from simulator.plan import Decode, Holds, Plan
 from simulator.request import Sequence
 from simulator.view import EngineView
 
@@ -83,9 +83,14 @@ class VllmScheduler:
         if chunks or more or room.evicted:
             withdrawn = tuple(room.withdrawn)
             return Plan(decode, chunks, tuple(room.evicted), withdrawn=withdrawn, more=more)
-        if decode is Decode.ALL:
-            return KEEP_DECODING[holding(view, room)]
-        return Plan(decode, holds=holding(view, room))
+        holds = self._holding(view, room)
+        return KEEP_DECODING[holds] if decode is Decode.ALL else Plan(decode, holds=holds)
+
+    def _holding(self, view: EngineView, room: Room) -> Holds:
+        """As everywhere; but a more urgent arrival overtakes a head that waits for blocks."""
+        if self.policy == "priority" and room.seats > 0 and room.tokens > 0:
+            return Holds.UNTIL_ARRIVAL
+        return holding(view, room)
 
     def _serve_all(self, view: EngineView, room: Room, cap: int) -> tuple[Decode, Chunks] | None:
         """Everybody running gets what they want, if tokens and blocks cover it; else None."""

@@ -82,6 +82,15 @@ def test_every_kind_loads_from_a_file(tmp_path, kind):
     assert model.stamp.startswith("uncalibrated")
 
 
+def test_a_roofline_is_the_same_after_its_table_was_saved(tmp_path):
+    model = load_cost_model("roofline", model="qwen3-14b", device="h200-sxm", tp=2)
+    save_table(model.table, tmp_path / "saved.yaml")
+    again = load_cost_model(tmp_path / "saved.yaml")
+    shape = StepShape(((300, 50),), 9, 9_000)
+    assert again.step_ns(shape) == model.step_ns(shape)
+    assert again.table.kv == model.table.kv
+
+
 def test_a_table_that_prices_nothing_is_refused(tmp_path):
     path = tmp_path / "mine.yaml"
     save_table(hand_written("linear", "nothing", {"step_ms": 0.0}), path)

@@ -103,7 +103,7 @@ def test_rejections_are_said_aloud(runway: Runway, trace_of: TraceOf, per_token:
     trace = trace_of((0, 600, 1), (0, 500, 100), (0, 10, 1))
     flags = ("--trace", trace, "--cost-model", per_token, "--kv-blocks", 64)
     result = runway("simulate", *flags, "--max-model-len", 512)
-    assert "! 2 requests rejected: 2 exceeds_model_len" in result.stdout
+    assert "! requests rejected: 2 exceeds_model_len" in result.stdout
     assert "! uncalibrated: prices are hand-written" in result.stdout
 
 

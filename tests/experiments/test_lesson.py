@@ -23,10 +23,10 @@ def test_the_five_ways_have_the_numbers_of_the_lesson() -> None:
     ]
     assert found == [
         ("whole prompt first", 80.0, 88.0, 88.0, 1),
-        ("whole prompt, fused", 88.0, 88.0, 88.0, 1),
-        ("chunks of 256, fused", 144.0, 18.0, 18.0, 8),
-        ("chunks of 256, alternating", 136.0, 18.0, 18.0, 8),
-        ("token budget 256, fused", 152.0, 17.84375, 17.84375, 9),
+        ("whole prompt fused", 88.0, 88.0, 88.0, 1),
+        ("chunks of 256 fused", 144.0, 18.0, 18.0, 8),
+        ("chunks of 256 in turn", 136.0, 18.0, 18.0, 8),
+        ("token budget 256 fused", 152.0, 17.84375, 17.84375, 9),
     ]
 
 
@@ -47,11 +47,12 @@ def test_the_command_prints_a_table_and_a_lane_per_variant(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     lines = runway("lesson").stdout.splitlines()
-    row = next(line.split() for line in lines if "alternating    alternating" in line)
+    row = next(line.split() for line in lines if "in turn   " in line)
     assert row[-4:] == ["8", "136.00", "18.00", "18.00"]
-    assert lines[lines.index("chunks of 256, alternating") + 1] == (
-        "P----D---P----D---P----D---P----D---P----D---P----D---P----D---P----*D---D---D-"
+    assert lines[lines.index("chunks of 256 in turn") + 1] == (
+        "P----D---P----D---P----D---P----D---P----D---P----D---P----D---P----*D---D---D--"
     )
+    assert max(map(len, lines)) <= 80
     assert lines[-1] == "drew lesson/timeline.png"
     assert (tmp_path / "lesson" / "timeline.png").read_bytes().startswith(b"\x89PNG")
 

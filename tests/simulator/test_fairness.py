@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costmodels import ConstantCostModel
+from simulator import ChunkedPrefillScheduler, KVCache, Trace, simulate
 from simulator.fairness import jain
 from simulator.metrics import summarize
 from simulator.result import Result
@@ -150,6 +152,21 @@ def test_token_times_are_needed_for_gaps() -> None:
     assert fairness_of(by_hand)["max_service_gap"] is None
     with pytest.raises(ValueError, match="no token times"):
         ServiceCurves(by_hand, np.array([0, 0]), (1.0, 2.0))
+
+
+def test_curves_end_at_the_service_of_the_whole_run() -> None:
+    """With preemptions and recomputation."""
+    rng = np.random.default_rng(5)
+    clients = tuple(rng.choice(["a", "b"], 40).tolist())
+    arrivals = np.sort(rng.integers(0, 1_000 * MS, 40))
+    trace = Trace(arrivals, rng.integers(1, 300, 40), rng.integers(1, 40, 40), client=clients)
+    prices = ConstantCostModel(prefill_ms=30, decode_ms=8)
+    result = simulate(trace, ChunkedPrefillScheduler(), prices, KVCache(24))
+    assert result.requests.preemptions.sum() > 0
+    seen = [client["service"] for client in fairness_of(result)["clients"]]
+    codes = np.array([ord(client) - ord("a") for client in clients])
+    curves = ServiceCurves(result, codes, (1.0, 2.0))
+    assert seen == [curves.of(code, np.array([result.end_ns]))[0] for code in (0, 1)]
 
 
 @given(st.text(alphabet="abc", min_size=1, max_size=12))

@@ -6,7 +6,8 @@ import pytest
 from simulator.result import Result
 from simulator.saturation import saturation
 from simulator.window import resolve
-from tests.simulator.results import Asked, Step, one_at_a_time, result_of
+from tests.simulator.results import Asked, Step, result_of
+from tests.simulator.single_server import one_at_a_time
 
 MS = 1_000_000
 

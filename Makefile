@@ -1,0 +1,63 @@
+# On a machine with Python 3.11 or later and make, each of these is the only command needed:
+#   make demo   the main job on the bundled workload: figures in ./demo
+#   make test   all tests
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
+RUNTIME := $(VENV)/.runtime-installed
+DEV := $(VENV)/.dev-installed
+
+# What tests need beyond the `dev` extra. The one place for torch (`torch==2.13.0`, the CPU build),
+# once a test of calibration runs kernels; none does yet.
+TEST_REQUIREMENTS :=
+
+.PHONY: demo test check lint fix bench figures clean
+
+demo: $(RUNTIME)
+	@rm -rf demo
+	$(BIN)/runway sweep --workload bundled --cost-model b300-qwen3-32b-tp2 \
+	  --chunk-size 256,512,1024,2048,none --max-num-batched-tokens 512,2048,8192 --out demo
+
+test: $(DEV)
+	$(BIN)/python -m pytest
+
+check: lint test
+
+lint: $(DEV)
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+
+fix: $(DEV)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(DEV)
+	$(BIN)/python -m pytest -m benchmark -s tests/benchmarks
+
+figures: $(RUNTIME)
+	$(BIN)/python docs/figures/draw.py
+
+clean:
+	rm -rf $(VENV) demo build *.egg-info .mypy_cache .ruff_cache .hypothesis
+
+$(RUNTIME): pyproject.toml | $(BIN)/python
+	@echo "installing Runway into $(VENV) (a minute or two the first time)"
+	@$(PIP) install --editable .
+	@touch $@
+
+$(DEV): pyproject.toml Makefile | $(BIN)/python
+	@echo "installing Runway and its test tools into $(VENV) (a minute or two the first time)"
+	@$(PIP) install --editable ".[dev]" $(TEST_REQUIREMENTS)
+	@touch $(RUNTIME) $@
+
+# Tried by running it: a python3.11 on the path may be a shim for a version that is not there.
+$(BIN)/python:
+	@for python in $(PYTHON) python3.11 python3.12 python3.13 python3.14 python3 python; do \
+	  if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+	    "$$python" -m venv $(VENV) && exit 0; \
+	    rm -rf $(VENV); exit 1; \
+	  fi; \
+	done; \
+	echo "Runway needs Python 3.11 or later; if it is not on the path: make PYTHON=FILE" >&2; exit 1

@@ -1,0 +1,223 @@
+"""Figures: the numbers behind them by hand; the files by size, bytes and what they leave out."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from experiments.config import load_config
+from experiments.plots import plot_run, plot_sweep
+from experiments.plots.frontier import pareto_frontier
+from experiments.plots.labels import place_labels, spaced_out
+from experiments.plots.moment import lane_names
+from experiments.plots.pauses import longest_pause_ms
+from experiments.plots.style import house_style, palette
+from experiments.plots.sweep_table import load_sweep
+from experiments.plots.timeline import Lane, draw_timeline
+from experiments.plots.value_axis import ValueAxis
+from experiments.run import run_config, write_run
+from experiments.sweep import load_spec, run_sweep
+from simulator.errors import ConfigError
+
+
+def width_of(png: Path) -> int:
+    """Pixels, from the header."""
+    header = png.read_bytes()[:24]
+    assert header[:8] == b"\x89PNG\r\n\x1a\n"
+    return int(struct.unpack(">I", header[16:20])[0])
+
+
+def digests(paths: list[Path]) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two schedulers x two budgets, one too small, x two chunk sizes, on 40 requests."""
+    out = tmp_path_factory.mktemp("sweep") / "out"
+    base = {"requests": 40, "rate": 4, "max_num_seqs": 64, "input_tokens": "uniform:50:2000"}
+    grid = {
+        "scheduler": ["continuous", "chunked"],
+        "chunk_size": [128, None],
+        "max_num_batched_tokens": [32, 512],
+    }
+    run_sweep(load_spec(None, base, grid), out)
+    return out
+
+
+def test_the_frontier_by_hand() -> None:
+    """(1,9) and (2,5) beat (3,6); (4,5) ties in one cost and is no better; (5,1) is the end."""
+    first = np.array([3.0, 1.0, 2.0, 4.0, 5.0, np.nan])
+    second = np.array([6.0, 9.0, 5.0, 5.0, 1.0, 0.0])
+    assert pareto_frontier(first, second).tolist() == [1, 2, 4]
+
+
+def test_the_frontier_of_nothing_is_empty() -> None:
+    assert pareto_frontier(np.array([]), np.array([])).tolist() == []
+    assert pareto_frontier(np.array([np.nan]), np.array([1.0])).tolist() == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=12))
+def test_the_frontier_is_what_nobody_beats(costs: list[tuple[int, int]]) -> None:
+    first, second = (np.array([cost[i] for cost in costs], float) for i in (0, 1))
+    unbeaten = {
+        here
+        for here in costs
+        if not any(x <= here[0] and y <= here[1] and (x, y) != here for x, y in costs)
+    }
+    assert [costs[row] for row in pareto_frontier(first, second)] == sorted(unbeaten)
+
+
+def test_labels_hide_neither_each_other_nor_the_marks() -> None:
+    with house_style():
+        figure = Figure(figsize=(6, 4), dpi=100)
+        axes = figure.subplots()
+        points = [(1.0, 1.0), (1.15, 1.05), (1.3, 1.1), (5.0, 4.0)]
+        axes.set(xlim=(0, 6), ylim=(0, 5))
+        labels = place_labels(axes, points, ["chunked / 2,048 / 8,192"] * 4, line=points)
+        boxes = [label.get_window_extent() for label in labels]
+    for one, other in combinations(boxes, 2):
+        assert not one.overlaps(other)
+    for point in points:
+        assert not any(box.contains(*axes.transData.transform(point)) for box in boxes)
+    frame = axes.get_window_extent()
+    assert all(frame.x0 <= box.x0 and box.x1 <= frame.x1 for box in boxes)
+
+
+def test_points_on_top_of_each_other_share_a_label() -> None:
+    axes = Figure(figsize=(6, 4), dpi=100).subplots()
+    axes.set(xlim=(0, 1), ylim=(0, 1))
+    assert spaced_out(axes, [(0.1, 0.1), (0.1, 0.1), (0.9, 0.9)], 9.0) == [0, 2]
+
+
+def test_none_stands_beyond_the_largest_value_and_names_side_by_side() -> None:
+    assert dict(ValueAxis([256, 1024, None]).items()) == {256: 8.0, 1024: 10.0, None: 12.0}
+    assert dict(ValueAxis([4.0, 6.0, 8.0]).items()) == {4.0: 4.0, 6.0: 6.0, 8.0: 8.0}
+    assert dict(ValueAxis(["static", "chunked"]).items()) == {"static": 0.0, "chunked": 1.0}
+
+
+@pytest.mark.parametrize("count", [1, 7, 12])
+def test_every_value_has_a_colour_of_its_own(count: int) -> None:
+    assert len(set(palette(count))) == count
+
+
+def steps(*rows: tuple[float, int, int, int]) -> pd.DataFrame:
+    """Steps in a row from (duration_ms, prefill_tokens, decode_seqs, seats held up)."""
+    lasting = np.array([row[0] for row in rows])
+    decode = np.array([row[2] for row in rows])
+    return pd.DataFrame(
+        {
+            "start_ms": np.cumsum(lasting) - lasting,
+            "duration_ms": lasting,
+            "prefill_tokens": [row[1] for row in rows],
+            "prefill_seqs": [int(row[1] > 0) for row in rows],
+            "decode_seqs": decode,
+            "running": decode + [int(row[1] > 0) + row[3] for row in rows],
+        }
+    )
+
+
+def test_the_longest_wait_of_a_stream_by_hand() -> None:
+    """Tokens at 8 and 96: 88 ms. An 80 ms prefill with nobody seated holds up nobody."""
+    stalled = steps((8, 0, 4, 0), (80, 2048, 0, 4), (8, 0, 5, 0))
+    assert longest_pause_ms(stalled) == (88.0, False)
+    idle = steps((8, 0, 4, 0), (80, 2048, 0, 0), (8, 0, 1, 0), (8, 0, 1, 0))
+    assert longest_pause_ms(idle) == (8.0, False)
+    endless = steps((8, 0, 4, 0), (80, 2048, 0, 4))
+    assert longest_pause_ms(endless) == (80.0, True)
+    assert longest_pause_ms(steps((80, 2048, 0, 0))) is None
+
+
+def test_a_step_is_a_box_as_wide_as_it_lasts() -> None:
+    """An 80 ms prompt of 2,048 tokens, then 8 ms of four streams: one box up, one down."""
+    axes = Figure().subplots()
+    lane = Lane("x", steps((80, 2048, 0, 4), (8, 0, 4, 0)), 80.0)
+    draw_timeline([axes], [lane], start_ms=-10, end_ms=100)
+    up, down = (collection.get_paths()[0].get_extents() for collection in axes.collections)
+    assert (up.x0, up.x1, up.y0, up.y1) == (0, 80, 0, 1)
+    assert (down.x0, down.x1, down.y0, down.y1) == (80, 88, -1, 0)
+
+
+def test_a_sweep_draws_its_figures_and_draws_them_again_bit_for_bit(swept: Path) -> None:
+    drawn = plot_sweep(swept)
+    assert [path.name for path in drawn] == [
+        "ttft-vs-tpot.png",
+        "chunk-size.png",
+        "scheduler.png",
+        "goodput-heatmap.png",
+        "timeline.png",
+    ]
+    assert all(width_of(path) == 1600 for path in drawn)
+    first = digests(drawn)
+    for path in drawn:
+        path.unlink()
+    assert digests(plot_sweep(swept)) == first
+    assert not [path for path in (swept / "figures").iterdir() if path.suffix != ".png"]
+
+
+def test_a_setting_that_makes_no_difference_is_not_in_a_lane_s_name(swept: Path) -> None:
+    """`continuous` has no chunks; budgets of 32 did not run, so 512 is common to all."""
+    table = load_sweep(swept)
+    assert table.measured_levels("max_num_batched_tokens") == [512]
+    names, common = lane_names(table, [1, 5])
+    assert names == ["continuous", "chunked"]
+    assert common == "chunk 128, budget 512"
+    assert table.matters(table.frame.loc[5].to_dict(), "chunk_size")
+    assert not table.matters(table.frame.loc[1].to_dict(), "chunk_size")
+
+
+def test_legends_stand_outside_the_data(swept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures: list[Figure] = []
+    savefig = Figure.savefig
+    monkeypatch.setattr(
+        Figure, "savefig", lambda self, *a, **k: (figures.append(self), savefig(self, *a, **k))
+    )
+    plot_sweep(swept)
+    for figure in figures:
+        FigureCanvasAgg(figure).draw()
+        assert not any(axes.get_legend() for axes in figure.axes)
+        for legend in figure.legends:
+            box = legend.get_window_extent()
+            assert figure.bbox.x0 <= box.x0 <= box.x1 <= figure.bbox.x1
+            assert not any(box.overlaps(axes.get_window_extent()) for axes in figure.axes)
+
+
+def test_one_token_answers_have_no_tpot_and_still_draw(tmp_path: Path) -> None:
+    """TPOT and ITL are absent everywhere: the panels that remain are drawn."""
+    base = {"requests": 20, "rate": 4, "output_tokens": "fixed:1"}
+    run_sweep(load_spec(None, base, {"chunk_size": [128, 512]}), tmp_path / "out")
+    names = [path.name for path in plot_sweep(tmp_path / "out")]
+    assert "chunk-size.png" in names
+    assert "ttft-vs-tpot.png" not in names
+
+
+def test_a_run_draws_latencies_load_and_its_busiest_moment(tmp_path: Path) -> None:
+    config = load_config(None, {"requests": 30, "rate": 8, "input_tokens": "uniform:50:2000"})
+    write_run(run_config(config), tmp_path / "run", steps=True)
+    drawn = plot_run(tmp_path / "run")
+    assert [path.name for path in drawn] == ["latencies.png", "load.png", "timeline.png"]
+    assert all(width_of(path) == 1600 for path in drawn)
+    assert digests(plot_run(tmp_path / "run")) == digests(drawn)
+
+
+def test_without_steps_a_run_has_no_timeline(tmp_path: Path) -> None:
+    config = load_config(None, {"requests": 30, "rate": 8, "output_tokens": "fixed:1"})
+    write_run(run_config(config), tmp_path / "run", steps=False)
+    assert [path.name for path in plot_run(tmp_path / "run")] == ["latencies.png", "load.png"]
+
+
+def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no sweep\.parquet here"):
+        plot_sweep(tmp_path)
+    with pytest.raises(ConfigError, match=r"no summary\.json with requests\.parquet here"):
+        plot_run(tmp_path)

@@ -1,0 +1,60 @@
+"""One run from Python: what it returns, what it writes, whom it tells."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from experiments.config import RunConfig
+from experiments.run import prepare, run_config, write_run
+from experiments.workload import build_workload
+
+CONFIG = RunConfig(requests=30, rate=4, cost_model="lesson", kv_blocks=4000)
+
+
+def test_open_defaults_are_filled_in_and_filling_twice_changes_nothing() -> None:
+    config = run_config(CONFIG).config
+    assert config.max_num_seqs == 128
+    assert config.slo == {"ttft_ms": 1000.0, "tpot_ms": 50.0}
+    assert prepare(config).config == config
+
+
+def test_a_trace_built_before_gives_the_same_summary() -> None:
+    trace = build_workload(CONFIG).trace
+    first, second = run_config(CONFIG), run_config(CONFIG, trace=trace)
+    assert first.summary | {"run": None} == second.summary | {"run": None}
+
+
+def test_progress_tells_how_many_requests_have_ended() -> None:
+    told: list[tuple[int, int]] = []
+    run_config(CONFIG, progress=lambda done, total: told.append((done, total)))
+    assert told == sorted(told)
+    assert all(0 <= done <= total == 30 for done, total in told)
+
+
+def test_steps_and_timing_can_be_chosen_when_writing(tmp_path: Path) -> None:
+    outcome = run_config(CONFIG)
+    write_run(outcome, tmp_path / "a", steps=True, timing=False)
+    write_run(outcome, tmp_path / "b")
+    assert (tmp_path / "a" / "steps.parquet").is_file()
+    assert not (tmp_path / "b" / "steps.parquet").exists()
+    assert json.loads((tmp_path / "a" / "summary.json").read_text())["run"]["wall_s"] is None
+    assert json.loads((tmp_path / "b" / "summary.json").read_text())["run"]["wall_s"] > 0
+
+
+def test_warm_up_leaves_requests_out_of_latencies_but_not_of_counts() -> None:
+    """30 requests, one every 0.25 s from 0.25 s on; the first 8 of them warm up."""
+    config = CONFIG.model_copy(update={"arrival": "constant", "warmup_requests": 8})
+    summary = run_config(config).summary
+    assert summary["submitted"] == 30
+    assert summary["ttft_ms"]["n"] == 22
+    assert summary["window"]["start_s"] == pytest.approx(2.25)
+
+
+def test_a_stop_time_leaves_work_unfinished_and_counts_it() -> None:
+    summary = run_config(CONFIG.model_copy(update={"stop_time_s": 2.0})).summary
+    counted = [summary[name] for name in ("finished", "rejected", "unfinished", "not_arrived")]
+    assert sum(counted) == 30
+    assert summary["not_arrived"] > 0
