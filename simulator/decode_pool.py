@@ -107,7 +107,7 @@ class DecodePool:
             position = position + 1 if position + 1 < size else 0
         return min(steps, limit)
 
-    def steps_to_finish(self) -> int:
+    def _steps_to_finish(self) -> int:
         """Steps until the next member produces its last token (that step included)."""
         heap = self._finish
         while heap[0][2] != heap[0][3]._version:

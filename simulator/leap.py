@@ -46,7 +46,7 @@ def steps_at_once(holds: Holds, pool: DecodePool, free_blocks: int, limit: int) 
     """Steps until the next finish or block shortage; at most `limit`, and 1 unless it holds."""
     if limit == 1 or holds is Holds.ONE_STEP:
         return 1
-    steps = min(pool.steps_to_finish(), limit)
+    steps = min(pool._steps_to_finish(), limit)
     return pool.steps_that_fit(free_blocks, steps) if steps > 1 else 1
 
 

@@ -138,8 +138,8 @@ class Lifecycle:
         if withdrawn:
             self._kv.extend(sequence, sequence.computed_tokens + withdrawn)
         self._kv.release(sequence, sequence.computed_tokens + withdrawn, ended=False)
-        # With its last token in flight nothing will be computed again.
-        lost = 0 if sequence._produced_tokens == sequence._output_tokens else sequence.computed_tokens
+        ends_in_flight = sequence._produced_tokens == sequence._output_tokens
+        lost = 0 if ends_in_flight else sequence.computed_tokens
         sequence._eviction = self.requests.evict(sequence, now_ns, lost)
         sequence._lost_tokens += lost
         sequence.computed_tokens = 0
@@ -161,6 +161,7 @@ class Lifecycle:
                 del self._view.running[sequence]
                 self._kv.release(sequence, sequence.computed_tokens, ended=True)
             else:
+                assert sequence._eviction is not None
                 self._view.waiting.remove(sequence)
                 self.requests.resume(sequence._eviction, end_ns)
             if not self.delivers_at_end:

@@ -58,7 +58,6 @@ class NoFeed:
     """The replay hands arrivals to the engine itself."""
 
     next_ns = None
-    is_over = False
 
     def __init__(self) -> None:
         self.scheduled_ns: dict[int, int] = {}
@@ -162,7 +161,7 @@ class Replay:
             if self.case["requests"][row]["arrival_step"] > self.calls:
                 break
             self.todo.popleft()
-            self.engine.life.arrive(self.make(row, row), None, self.clock.now)
+            self.engine.life.arrive(self.make(row, row), None)
             arrived.append(self.ids[row])
         return arrived
 

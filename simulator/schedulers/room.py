@@ -22,14 +22,18 @@ KEEP_DECODING = {holds: Plan(Decode.ALL, holds=holds) for holds in Holds}
 
 
 class Room:
-    """Tokens, free blocks and seats left in the step being planned, and who was evicted for it."""
+    """Tokens, free blocks and seats left in the step being planned, and who was evicted for it.
 
-    __slots__ = ("_freed", "_held", "blocks", "evicted", "seats", "tokens", "withdrawn")
+    granted: blocks that half-done prompts got in this step.
+    """
+
+    __slots__ = ("_freed", "_held", "blocks", "evicted", "granted", "seats", "tokens", "withdrawn")
 
     def __init__(self, tokens: int, blocks: int, seats: int) -> None:
         self.tokens = tokens
         self.blocks = blocks
         self.seats = seats
+        self.granted = 0
         self.evicted: list[Sequence] = []
         self.withdrawn: list[tuple[Sequence, int]] = []
         self._held: list[int] = []
@@ -107,6 +111,7 @@ def continue_prompts(view: EngineView, room: Room, chunk_size: int) -> Chunks:
             while need > room.blocks:
                 room.evict(view, standing.pop())
             room.blocks -= need
+            room.granted += need
             room.tokens -= new
             chunks.append((sequence, new))
     return tuple(chunks)
@@ -123,7 +128,7 @@ def admit_prompts(view: EngineView, room: Room, chunk_size: int, *, whole: bool 
     if room.evicted:
         return ()
     kv = view.kv
-    free = room.blocks - _promised_blocks(view)
+    free = room.blocks + room.granted - _promised_blocks(view)
     chunks: list[tuple[Sequence, int]] = []
     for sequence in view.waiting:
         tokens = sequence.remaining_tokens
@@ -142,7 +147,7 @@ def admit_prompts(view: EngineView, room: Room, chunk_size: int, *, whole: bool 
 
 
 def _promised_blocks(view: EngineView) -> int:
-    """Blocks that admitted prompts will still need, beyond what this step's growth took."""
+    """Blocks that admitted prompts need from now on, those granted in this step included."""
     kv = view.kv
     return sum(kv.blocks_for(s.known_tokens) - s._blocks for s in view.prefilling)
 

@@ -6,8 +6,6 @@ from dataclasses import fields
 
 from simulator.result import Evictions, Gaps, RequestLog, Result, StepLog
 
-STEP_COLUMNS = tuple(field.name for field in fields(StepLog))
-
 
 def facts(result: Result) -> dict[str, object]:
     """Every column of requests, steps, gaps and evictions, and the time of every token."""
@@ -19,7 +17,9 @@ def facts(result: Result) -> dict[str, object]:
         ("evictions", fields(Evictions)),
     ):
         for column in columns:
-            log[f"{table}.{column.name}"] = list(getattr(getattr(result, table), column.name))
+            values = getattr(getattr(result, table), column.name)
+            plain = list(values) if isinstance(values, tuple) else values.tolist()
+            log[f"{table}.{column.name}"] = plain
     log["token_times_ns"] = [result.token_times_ns(row) for row in range(len(result.trace))]
     return log
 

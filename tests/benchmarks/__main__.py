@@ -1,0 +1,16 @@
+"""`python -m tests.benchmarks [speed] [scale] [startup]`: all of them by default."""
+
+from __future__ import annotations
+
+import sys
+
+from . import scale, speed, startup
+from .report import write
+
+BENCHMARKS = {"speed": speed.compare, "scale": scale.measure, "startup": startup.measure}
+
+for name in sys.argv[1:] or BENCHMARKS:
+    if name not in BENCHMARKS:
+        sys.exit(f"no benchmark {name!r}: there are {', '.join(BENCHMARKS)}")
+    BENCHMARKS[name]()
+    write()

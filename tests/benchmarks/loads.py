@@ -1,0 +1,61 @@
+"""The loads of the speed comparison, and one run of ours on each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from simulator import ChunkedPrefillScheduler, CostModel, KVCache, Result, Trace, simulate
+from workloads import generate, read_trace
+
+from .prices import BLOCK_SIZE, BLOCKS, PeerPrices, tangent
+
+REQUESTS, PROMPT_TOKENS, OUTPUT_TOKENS = 10_000, 1000, 200
+MAX_NUM_BATCHED_TOKENS, MAX_NUM_SEQS = 8192, 256
+AZURE = Path(__file__).resolve().parents[3] / "shared/traces/azure_llm_2023_conv.csv.gz"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """rate: Poisson arrivals per second; None: the Azure trace, when it happened.
+
+    cache_use: mean share of the KV cache in use under the peer's own prices, measured; where the
+    linear model touches them.
+    """
+
+    name: str
+    rate: float | None
+    cache_use: float
+
+    def trace(self) -> Trace:
+        """The requests."""
+        if self.rate is None:
+            return read_trace(AZURE)
+        prompt, output = f"fixed:{PROMPT_TOKENS}", f"fixed:{OUTPUT_TOKENS}"
+        return generate(requests=REQUESTS, rate=self.rate, prompt=prompt, output=output)
+
+    def simulate(self, prices: str) -> Result:
+        """Serve the load; prices: a name in `PRICES`."""
+        models: dict[str, CostModel] = {"linear": tangent(self.cache_use), "peer": PeerPrices()}
+        scheduler = ChunkedPrefillScheduler(MAX_NUM_BATCHED_TOKENS, MAX_NUM_SEQS)
+        return simulate(self.trace(), scheduler, models[prices], KVCache(BLOCKS, BLOCK_SIZE))
+
+
+PRICES = ("linear", "peer")
+
+LOADS = {
+    load.name: load
+    for load in (
+        Load("2 req/s", 2, 0.013),
+        Load("8 req/s", 8, 0.101),
+        Load("16 req/s", 16, 0.726),
+        Load("30 req/s", 30, 0.959),
+        Load("azure", None, 0.068),
+    )
+}
+"""From nearly idle to far beyond what the simulated engine can serve."""
+
+
+def available() -> dict[str, Load]:
+    """The loads whose data is here."""
+    return {name: load for name, load in LOADS.items() if load.rate or AZURE.exists()}
