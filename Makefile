@@ -34,7 +34,7 @@ fix: $(DEV)
 	$(BIN)/ruff format
 
 bench: $(DEV)
-	$(BIN)/python -m pytest -m benchmark -s tests/benchmarks
+	$(BIN)/python -m tests.benchmarks
 
 figures: $(RUNTIME)
 	$(BIN)/python docs/figures/draw.py

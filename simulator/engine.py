@@ -9,6 +9,7 @@ planned while step k runs. Nobody else changes a sequence, the pool or the cache
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -121,6 +122,7 @@ class Engine:
         self._kv = kv
         self._options = options
         self._longest_leap = options.longest_leap
+        self._closes_ns = sys.maxsize if options.stop_ns is None else options.stop_ns - 1
         self._token_limit: int | None = getattr(scheduler, "step_token_limit", None)
         self._promise = Promise(scheduler) if options.check_promises else None
         self._reported = 0
@@ -159,7 +161,7 @@ class Engine:
             yield from self._until(change_ns)
         if self._options.stop_ns is not None:
             yield from self._until(self._options.stop_ns)
-            self._take_arrivals(self._options.stop_ns - 1)
+            self._take_arrivals(self._options.stop_ns)
 
     def _has_work(self) -> bool:
         return bool(self.view.waiting or self.view.running) and not self._stopped
@@ -170,10 +172,10 @@ class Engine:
             yield self._env.timeout(time_ns - self._env.now)
 
     def _take_arrivals(self, now_ns: int) -> None:
-        feed = self.feed
+        feed, last_ns = self.feed, min(now_ns, self._closes_ns)
         next_ns = feed.next_ns
-        while next_ns is not None and next_ns <= now_ns:
-            for sequence in feed.pull(now_ns):
+        while next_ns is not None and next_ns <= last_ns:
+            for sequence in feed.pull(last_ns):
                 self.life.arrive(sequence, self._rejection(sequence))
             next_ns = feed.next_ns
         self.view.load_ended = next_ns is None

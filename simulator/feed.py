@@ -1,13 +1,14 @@
 """`ArrivalFeed`: where requests come from. Pulled at step ends, never pushed.
 
 Pulling keeps ties simple: a request that arrives at the very instant a step ends is there for
-the next plan. Three sources:
+the next plan. Four sources:
 
 - open loop: the trace says when (`OpenFeed`);
 - a client-side cap on requests in flight delays the trace (`CappedFeed`, vLLM's
   `--max-concurrency`);
 - closed loop: N users, each sends its next request a think time after its last one ended
-  (`ClosedFeed`).
+  (`ClosedFeed`);
+- sessions: a turn comes its think time after the turn before it ended (`SessionFeed`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections import deque
 from heapq import heapify, heappop, heappush
 from typing import Protocol
 
-from .errors import ConfigError
+from .errors import ConfigError, WorkloadError
 from .request import Sequence
 from .trace import Trace
 
@@ -37,8 +38,8 @@ class ArrivalFeed(Protocol):
         What comes after a request that may be rejected can depend on that: then it is the only one.
         """
 
-    def ended(self, now_ns: int) -> None:
-        """One request left the engine (finished or rejected)."""
+    def ended(self, row: int, now_ns: int) -> None:
+        """The request of this row left the engine (finished or rejected)."""
 
 
 class SequenceMaker:
@@ -86,7 +87,7 @@ class OpenFeed:
         self.next_ns = arrivals[row] if row < len(arrivals) else None
         return arrived
 
-    def ended(self, now_ns: int) -> None:
+    def ended(self, row: int, now_ns: int) -> None:
         """An open loop does not care."""
 
 
@@ -123,7 +124,7 @@ class CappedFeed:
         self._free -= 1
         return [sequence]
 
-    def ended(self, now_ns: int) -> None:
+    def ended(self, row: int, now_ns: int) -> None:
         """A place under the cap is free."""
         if not self._free:
             self._freed_ns = now_ns
@@ -157,12 +158,73 @@ class ClosedFeed:
         arrival_ns, row = heappop(self._due)
         return [self._make(row, arrival_ns)]
 
-    def ended(self, now_ns: int) -> None:
+    def ended(self, row: int, now_ns: int) -> None:
         """Its user thinks, then sends the next row."""
         if self._taken < self._rows:
             think = self._think[self._taken] if self._think is not None else 0
             heappush(self._due, (now_ns + think, self._taken))
             self._taken += 1
+
+
+class SessionFeed:
+    """Conversations start as the trace says; a later turn follows the end of its parent.
+
+    A row without a parent in the trace arrives at its `arrival_ns`, every other one its
+    `think_ns` after its parent finished; its own `arrival_ns` is not looked at. If the parent was
+    rejected, the client goes on without the answer: the turn comes `think_ns` after that.
+
+    Raises:
+        WorkloadError: a turn that would have to come before itself.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self._think: list[int] | None = _listed(trace.think_ns)
+        self._make = SequenceMaker(trace)
+        self._next_turns, first = _turns(trace)
+        # Rows are sorted by arrival, so this list is a heap.
+        self._due = list(zip(trace.arrival_ns[first].tolist(), first, strict=True))
+        self.scheduled_ns: dict[int, int] = {}
+
+    @property
+    def next_ns(self) -> int | None:
+        """When the next turn is due; unknown while all that are left wait for answers."""
+        return self._due[0][0] if self._due else None
+
+    def pull(self, now_ns: int) -> list[Sequence]:
+        """The next turn sent by now."""
+        if not self._due or self._due[0][0] > now_ns:
+            return []
+        arrival_ns, row = heappop(self._due)
+        return [self._make(row, arrival_ns)]
+
+    def ended(self, row: int, now_ns: int) -> None:
+        """Whoever continues this turn thinks, then sends the next."""
+        for turn in self._next_turns.get(row, ()):
+            think_ns = self._think[turn] if self._think is not None else 0
+            heappush(self._due, (now_ns + think_ns, turn))
+
+
+def _turns(trace: Trace) -> tuple[dict[int, list[int]], list[int]]:
+    """(row -> the rows that continue it, rows that continue none), all ascending."""
+    rows = {trace.id_of(row): row for row in range(len(trace))}
+    next_turns: dict[int, list[int]] = {}
+    first: list[int] = []
+    for row, parent in enumerate(trace.parent or (None,) * len(trace)):
+        earlier = None if parent is None else rows.get(parent)
+        if earlier is None:
+            first.append(row)
+        else:
+            next_turns.setdefault(earlier, []).append(row)
+    reached = list(first)
+    for row in reached:
+        reached += next_turns.get(row, ())
+    if len(reached) < len(trace):
+        name = trace.id_of(min({*range(len(trace))} - {*reached}))
+        raise WorkloadError(
+            f"request {name!r}: the turns before it lead back to itself, so it would never arrive: "
+            "correct the parent column"
+        )
+    return next_turns, first
 
 
 def _listed(column: object) -> list[int] | None:

@@ -66,7 +66,7 @@ class Lifecycle:
             self._view.waiting.add(sequence)
             return
         self.requests.reject(sequence, rejection)
-        self._left(sequence.arrival_ns)
+        self._left(sequence, sequence.arrival_ns)
 
     def compute_prompts(self, plan: Plan, start_ns: int) -> tuple[Chunks, list[Sequence]]:
         """Give every chunk its blocks: (new, past) of each, and whose prompt is now complete."""
@@ -182,11 +182,11 @@ class Lifecycle:
 
     def _finish(self, sequence: Sequence, end_ns: int) -> None:
         self.requests.finish(sequence, end_ns)
-        self._left(end_ns)
+        self._left(sequence, end_ns)
 
-    def _left(self, now_ns: int) -> None:
+    def _left(self, sequence: Sequence, now_ns: int) -> None:
         self.ended += 1
-        self._feed.ended(now_ns)
+        self._feed.ended(sequence.row, now_ns)
 
     def stop(self) -> None:
         """The run ended: write down what is still in the system."""

@@ -6,7 +6,8 @@ until it is reused. Free blocks are taken without content first, then in LRU ord
 blocks are freed last first, so that the tail of a prefix goes before its head.
 
 Work is done per admission, chunk and release, in whole arrays; a decoding sequence's new blocks are
-taken unnamed (`grow`) and given their content only when it leaves, or when somebody asks.
+counted (`grow`), taken before anything else changes or is asked, and given their content when it
+leaves, or when a later turn asks.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .kv_cache import Contexts, KVCache
-from .prefix_keys import Keys, PrefixKeys
+from .prefix_keys import NO_CONTENT, Keys, PrefixKeys
 from .request import Sequence
 from .trace import Trace
 
@@ -33,6 +34,7 @@ class PrefixCache(KVCache):
 
     __slots__ = (
         "_bare",
+        "_bare_top",
         "_block_of",
         "_context_of",
         "_head",
@@ -40,8 +42,11 @@ class PrefixCache(KVCache):
         "_lag",
         "_live",
         "_loose",
+        "_loose_top",
         "_memo",
+        "_owed",
         "_place",
+        "_places",
         "_queue",
         "_refs",
         "_tail",
@@ -63,17 +68,20 @@ class PrefixCache(KVCache):
     def _start(self, trace: Trace, lag: int) -> None:
         self.keys = PrefixKeys(trace, self.block_size)
         self._lag = lag
-        self._bare = list(range(self.blocks))
-        self._loose: list[int] = []
+        self._bare = np.arange(self.blocks)
+        self._bare_top = self.blocks
+        self._loose = np.empty(self.blocks, dtype=np.int64)
+        self._loose_top = self._owed = 0
         self._refs = np.zeros(self.blocks, dtype=np.int64)
         self._key_of = np.full(self.blocks, NOBODY, dtype=np.int64)
         self._place = np.full(self.blocks, NOBODY, dtype=np.int64)
         self._block_of = np.full(max(1024, self.keys.used), NOBODY, dtype=np.int64)
         self._queue = np.empty(2 * self.blocks + 1024, dtype=np.int64)
+        self._places = np.arange(len(self._queue))
         self._head = self._tail = 0
         self._twins: dict[int, list[int]] = {}
         self._live: dict[int, Sequence] = {}
-        self._memo: tuple[Sequence, int, int] | None = None
+        self._memo: tuple[Sequence, Blocks, int] | None = None
 
     def watch(self, pool: Contexts) -> None:
         """The pool knows how far a decoding sequence is."""
@@ -81,29 +89,32 @@ class PrefixCache(KVCache):
 
     def cached_tokens(self, sequence: Sequence) -> int:
         """Leading tokens already in the cache: full blocks, and never the last known token."""
-        return self._hits(sequence)[0] * self.block_size
+        return len(self._hits(sequence)[0]) * self.block_size
 
     def blocks_to_admit(self, sequence: Sequence, tokens: int) -> int:
         """New blocks for `tokens` tokens, plus hit blocks that nobody holds now."""
-        hits, idle = self._hits(sequence)
-        return self.blocks_for(tokens) - hits + idle
+        found, idle = self._hits(sequence)
+        return self.blocks_for(tokens) - len(found) + idle
 
-    def _hits(self, sequence: Sequence) -> tuple[int, int]:
-        """(leading blocks that are cached, those nobody holds); remembered until a change."""
+    def _hits(self, sequence: Sequence) -> tuple[Blocks, int]:
+        """(leading blocks that are cached, how many nobody holds); remembered until a change."""
+        self._take_owed()
+        if self._live:
+            self._name_parent(sequence)
         if self._memo is not None and self._memo[0] is sequence:
             return self._memo[1], self._memo[2]
-        self._name_parent(sequence)
         found = self._find(sequence)
-        idle = int(np.count_nonzero(self._refs[found] == 0))
-        self._memo = (sequence, len(found), idle)
-        return len(found), idle
+        idle = len(found) - int(np.count_nonzero(self._refs[found])) if len(found) else 0
+        self._memo = (sequence, found, idle)
+        return found, idle
 
     def _find(self, sequence: Sequence) -> Blocks:
         limit = (sequence.known_tokens - 1) // self.block_size
         keys = self._keys(sequence)[:limit]
         found = self._block_of[keys]
-        missing = np.flatnonzero(found < 0)
-        return found[: missing[0]] if len(missing) else found
+        missing = found < 0
+        first = int(missing.argmax()) if limit else 0
+        return found[:first] if limit and missing[first] else found
 
     def _keys(self, sequence: Sequence) -> Keys:
         keys = self.keys.of(sequence.row)
@@ -136,23 +147,26 @@ class PrefixCache(KVCache):
         """The sequence's first `blocks` blocks are known, taken from those that grew unnamed."""
         missing = blocks - sequence._named_blocks
         if missing > 0:
-            taken = self._loose[-missing:]
-            del self._loose[-missing:]
+            self._take_owed()
+            self._loose_top -= missing
+            taken = self._loose[self._loose_top : self._loose_top + missing]
             sequence._block_ids[blocks - missing : blocks] = taken
             self._refs[taken] = 1
             sequence._named_blocks = blocks
 
     def admit(self, sequence: Sequence) -> None:
         """Cached leading blocks become the sequence's own."""
-        hits = self._hits(sequence)[0]
-        found = self._find(sequence)
+        found, idle = self._hits(sequence)
+        hits = len(found)
         self._memo = None
-        sequence._block_ids = np.empty(len(self._keys(sequence)) + 1, dtype=np.int64)
-        sequence._block_ids[:hits] = found
-        idle = found[self._refs[found] == 0]
-        self._place[idle] = NOBODY
-        self.free_blocks -= len(idle)
-        self._refs[found] += 1
+        most = self.blocks_for(sequence.prompt_tokens + sequence._output_tokens)
+        sequence._block_ids = np.empty(most, dtype=np.int64)
+        if hits:
+            sequence._block_ids[:hits] = found
+            if idle:
+                self._place[found[self._refs[found] == 0]] = NOBODY
+                self.free_blocks -= idle
+            self._refs[found] += 1
         sequence._blocks = sequence._named_blocks = sequence._hashed_blocks = hits
         sequence.computed_tokens = hits * self.block_size
         if sequence.row in self.keys.has_children:
@@ -162,16 +176,26 @@ class PrefixCache(KVCache):
         """Blocks for the first `tokens` tokens; the full ones can be hit from now on."""
         blocks = self.blocks_for(tokens)
         self._name(sequence, sequence._blocks)
-        new = self._pop(blocks - sequence._blocks)
-        self._refs[new] = 1
-        sequence._block_ids[sequence._blocks : blocks] = new
-        sequence._blocks = sequence._named_blocks = blocks
+        if blocks > sequence._blocks:
+            self._take_owed()
+            self._take(blocks - sequence._blocks)
+            new = self._pop(blocks - sequence._blocks)
+            self._refs[new] = 1
+            sequence._block_ids[sequence._blocks : blocks] = new
+            sequence._blocks = sequence._named_blocks = blocks
         self._hash(sequence, tokens)
 
     def grow(self, blocks: int) -> None:
-        """Blocks for the pool's next tokens, unnamed until somebody needs to know."""
-        if blocks:
-            self._loose += self._pop(blocks).tolist()
+        """Blocks for the pool's next tokens: counted now, taken when it matters which."""
+        self._take(blocks)
+        self._owed += blocks
+
+    def _take_owed(self) -> None:
+        """Take the blocks that grew: before anything else is taken, freed or looked up."""
+        if self._owed:
+            top, self._loose_top = self._loose_top, self._loose_top + self._owed
+            self._loose[top : self._loose_top] = self._pop(self._owed)
+            self._owed = 0
 
     def freed_by(self, sequences: list[Sequence], blocks: list[int]) -> int:
         """Blocks that become free if these are evicted: shared ones only with their last holder."""
@@ -182,19 +206,32 @@ class PrefixCache(KVCache):
 
     def release(self, sequence: Sequence, tokens: int, *, ended: bool) -> None:
         """All blocks of a sequence that ended or was preempted, the last one first."""
+        self._take_owed()
         self._settle(sequence, tokens, 0 if ended else self._lag)
         held = sequence._block_ids[: sequence._blocks][::-1]
+        bare = sequence._blocks - sequence._hashed_blocks
         self._memo = None
-        self._refs[held] -= 1
-        idle = held[self._refs[held] == 0]
-        hashed = self._key_of[idle] != NOBODY
-        self._bare += idle[~hashed].tolist()
-        self._append(idle[hashed])
-        self.free_blocks += len(idle)
+        refs = self._refs[held] - 1
+        self._refs[held] = refs
+        self._bare[self._bare_top : self._bare_top + bare] = held[:bare]
+        self._bare_top += bare
+        idle = held[bare:][refs[bare:] == 0]
+        self._append(idle)
+        self.free_blocks += bare + len(idle)
         sequence._blocks = sequence._named_blocks = sequence._hashed_blocks = 0
         self._live.pop(sequence.row, None)
         if ended:
-            self.keys.forget(sequence.row)
+            for keys in self.keys.forget(sequence.row):
+                self._empty(keys)
+
+    def _empty(self, keys: range) -> None:
+        """Nobody can ask for these contents again; their blocks keep their place in the queue."""
+        blocks = self._block_of[keys.start : keys.stop]
+        self._key_of[blocks[blocks >= 0]] = NO_CONTENT
+        blocks[:] = NOBODY
+        if self._twins:
+            for key in keys:
+                self._key_of[self._twins.pop(key, [])] = NO_CONTENT
 
     def _hash(self, sequence: Sequence, tokens: int) -> None:
         """Enter the full blocks of the first `tokens` tokens; two blocks may have one content."""
@@ -206,67 +243,66 @@ class PrefixCache(KVCache):
         blocks = sequence._block_ids[start:stop]
         keys = self._keys(sequence)[start:stop]
         self._key_of[blocks] = keys
-        taken = self._block_of[keys] != NOBODY
-        if taken.any():
-            for key, block in zip(keys[taken].tolist(), blocks[taken].tolist(), strict=True):
-                self._twins.setdefault(key, []).append(block)
+        first = self._block_of[keys]
+        taken = first >= 0
+        if np.count_nonzero(taken):
+            twins = (column[taken].tolist() for column in (keys, first, blocks))
+            for key, one, other in zip(*twins, strict=True):
+                self._twins.setdefault(key, [one]).append(other)
             keys, blocks = keys[~taken], blocks[~taken]
         self._block_of[keys] = blocks
 
     def _pop(self, blocks: int) -> Blocks:
-        """Free blocks: those without content first, then the least recently used."""
-        if blocks <= 0:
-            return np.zeros(0, dtype=np.int64)
-        assert blocks <= self.free_blocks, (blocks, self.free_blocks)
-        self.free_blocks -= blocks
-        self._memo = None
-        bare = self._bare
-        first = max(0, len(bare) - blocks)
-        taken = np.array(bare[first:], dtype=np.int64)
-        del bare[first:]
-        if len(taken) == blocks:
+        """Which free blocks are taken: those without content, then the least recently used."""
+        bare = min(blocks, self._bare_top)
+        self._bare_top -= bare
+        taken = self._bare[self._bare_top : self._bare_top + bare]
+        if bare == blocks:
             return taken
-        return np.concatenate((taken, self._evict(blocks - len(taken))))
+        victims = self._oldest(blocks - bare)
+        keys = self._key_of[victims]
+        self._memo = None
+        self._block_of[keys] = NOBODY
+        if self._twins:
+            self._keep_twins(keys.tolist(), victims.tolist())
+        return np.concatenate((taken, victims)) if bare else victims
 
-    def _evict(self, blocks: int) -> Blocks:
-        """The least recently used blocks lose their content; entries that were hit are skipped."""
+    def _oldest(self, blocks: int) -> Blocks:
+        """The least recently used free blocks; entries of those that were hit are skipped."""
         found: list[Blocks] = []
         missing = blocks
         while missing:
-            window = self._queue[self._head : min(self._tail, self._head + 2 * missing + 64)]
-            places = np.arange(self._head, self._head + len(window))
-            valid = np.flatnonzero(self._place[window] == places)[:missing]
-            found.append(window[valid])
-            missing -= len(valid)
-            self._head += len(window) if missing else int(valid[-1]) + 1
-        victims = np.concatenate(found)
-        keys = self._key_of[victims]
-        self._place[victims] = NOBODY
-        self._key_of[victims] = NOBODY
-        if self._twins:
-            self._drop_twins(keys.tolist(), victims.tolist())
-        else:
-            self._block_of[keys] = NOBODY
-        return victims
+            start, stop = self._head, min(self._tail, self._head + missing)
+            window = self._queue[start:stop]
+            valid = self._place[window] == self._places[start:stop]
+            self._head = stop
+            found.append(window if np.count_nonzero(valid) == stop - start else window[valid])
+            missing -= len(found[-1])
+        return found[0] if len(found) == 1 else np.concatenate(found)
 
-    def _drop_twins(self, keys: list[int], blocks: list[int]) -> None:
-        for key, block in zip(keys, blocks, strict=True):
-            twins = self._twins.get(key, [])
-            if self._block_of[key] == block:
-                self._block_of[key] = twins.pop(0) if twins else NOBODY
-            else:
-                twins.remove(block)
-            if not twins:
-                self._twins.pop(key, None)
+    def _keep_twins(self, keys: list[int], victims: list[int]) -> None:
+        """A content whose first block is gone is found in the next one that has it."""
+        shared = [
+            (key, block) for key, block in zip(keys, victims, strict=True) if key in self._twins
+        ]
+        for key, block in shared:
+            holders = self._twins.get(key)
+            if holders is None:
+                self._block_of[key] = NOBODY
+                continue
+            holders.remove(block)
+            self._block_of[key] = holders[0]
+            if len(holders) == 1:
+                del self._twins[key]
 
     def _append(self, blocks: Blocks) -> None:
         """To the end of the LRU queue; what was hit since leaves holes, closed when it is full."""
         if self._tail + len(blocks) > len(self._queue):
             entries = self._queue[self._head : self._tail]
-            entries = entries[self._place[entries] == np.arange(self._head, self._tail)]
+            entries = entries[self._place[entries] == self._places[self._head : self._tail]]
             self._head, self._tail = 0, len(entries)
             self._queue[: self._tail] = entries
-            self._place[entries] = np.arange(self._tail)
+            self._place[entries] = self._places[: self._tail]
         self._queue[self._tail : self._tail + len(blocks)] = blocks
-        self._place[blocks] = np.arange(self._tail, self._tail + len(blocks))
+        self._place[blocks] = self._places[self._tail : self._tail + len(blocks)]
         self._tail += len(blocks)

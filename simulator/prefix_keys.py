@@ -8,6 +8,8 @@ granularity. All other tokens, generated ones too, are unique to their request.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,9 +18,15 @@ from .trace import Trace
 
 Keys = NDArray[np.int64]
 
+NO_CONTENT = 0
+"""The key of blocks that nobody will ask for again; no request has it."""
+
 
 class PrefixKeys:
     """Keys of the full blocks of every request, made when they are first asked for.
+
+    used: all keys given out so far are below this. has_children: rows with a later turn.
+    Keys that only one request and its later turns use are given out anew after the last of them.
 
     Raises:
         ConfigError: the trace's hash granularity and the block size do not divide each other.
@@ -35,20 +43,17 @@ class PrefixKeys:
         self._group = trace.prefix_group
         self._group_tokens = None if trace.prefix_tokens is None else trace.prefix_tokens.tolist()
         self._group_base: dict[str, int] = {}
-        self._own_base: dict[int, int] = {}
         self._streams: dict[int, Keys] = {}
-        self._used = 0
+        self._own: dict[int, range] = {}
+        self._spare: dict[int, list[int]] = {}
+        self.used = self._hash_base = NO_CONTENT + 1
+        self._users = Counter(self._parent.values())
         if self._hashes is not None:
             self._check_granularity()
-            self._used = self._number_hashes()
+            self._number_hashes()
         if self._group is not None and self._group_tokens is not None:
             self._number_groups()
         self.has_children = set(self._parent.values())
-
-    @property
-    def used(self) -> int:
-        """Keys given out so far: all are below this."""
-        return self._used
 
     def parent_of(self, row: int) -> int | None:
         """The row whose prompt and output this row's prompt starts with."""
@@ -61,17 +66,40 @@ class PrefixKeys:
             keys = self._streams[row] = self._stream(row)
         return keys
 
-    def forget(self, row: int) -> None:
-        """The request ended; its keys are asked for again only by a later turn."""
-        if row not in self.has_children:
-            self._streams.pop(row, None)
+    def forget(self, row: int) -> list[range]:
+        """The request ended; returns keys that nobody can ask for any more."""
+        freed: list[range] = []
+        last: int | None = row
+        while last is not None:
+            if self._users[last] > 0:
+                self._users[last] -= 1
+                break
+            self._streams.pop(last, None)
+            own = self._own.pop(last, None)
+            if own:
+                self._spare.setdefault(_room(len(own)), []).append(own.start)
+                freed.append(own)
+            last = self._parent.get(last)
+        return freed
 
     def _stream(self, row: int) -> Keys:
         total = (self._prompt[row] + self._output[row]) // self._size
         head = self._shared_head(row)[:total]
-        own = np.arange(self._used, self._used + total - len(head), dtype=np.int64)
-        self._used += len(own)
-        return np.concatenate((head, own)) if len(head) else own
+        if len(head) == total:
+            return head
+        own = self._own[row] = self._range(total - len(head))
+        keys = np.arange(own.start, own.stop, dtype=np.int64)
+        return np.concatenate((head, keys)) if len(head) else keys
+
+    def _range(self, keys: int) -> range:
+        """Keys that nobody uses, consecutive; lengths are rounded up so that they fit again."""
+        spare = self._spare.get(_room(keys))
+        if spare:
+            start = spare.pop()
+        else:
+            start = self.used
+            self.used += _room(keys)
+        return range(start, start + keys)
 
     def _shared_head(self, row: int) -> Keys:
         prompt_blocks = self._prompt[row] // self._size
@@ -92,9 +120,9 @@ class PrefixKeys:
         ids = np.array([self._dense[identity] for identity in identities], dtype=np.int64)
         if self._hash_tokens >= self._size:
             per_id = self._hash_tokens // self._size
-            return (ids[:, None] * per_id + np.arange(per_id)).reshape(-1)
+            return (self._hash_base + ids[:, None] * per_id + np.arange(per_id)).reshape(-1)
         per_block = self._size // self._hash_tokens
-        return ids[per_block - 1 :: per_block]
+        return self._hash_base + ids[per_block - 1 :: per_block]
 
     def _check_granularity(self) -> None:
         larger, smaller = sorted((self._hash_tokens, self._size), reverse=True)
@@ -104,12 +132,12 @@ class PrefixKeys:
                 "not divide each other: choose a block_size that divides them"
             )
 
-    def _number_hashes(self) -> int:
+    def _number_hashes(self) -> None:
         for ids in self._hashes or ():
             for identity in ids:
                 if identity not in self._dense:
                     self._dense[identity] = len(self._dense)
-        return len(self._dense) * max(1, self._hash_tokens // self._size)
+        self.used += len(self._dense) * max(1, self._hash_tokens // self._size)
 
     def _number_groups(self) -> None:
         longest: dict[str, int] = {}
@@ -117,8 +145,13 @@ class PrefixKeys:
             if group is not None:
                 longest[group] = max(longest.get(group, 0), tokens)
         for group, tokens in longest.items():
-            self._group_base[group] = self._used
-            self._used += tokens // self._size
+            self._group_base[group] = self.used
+            self.used += tokens // self._size
+
+
+def _room(keys: int) -> int:
+    """Keys set aside for a request with so many of its own."""
+    return 1 << (keys - 1).bit_length()
 
 
 def _parent_rows(trace: Trace) -> dict[int, int]:

@@ -12,7 +12,7 @@ import simpy
 from .cost_model import CostModel
 from .engine import Clock, Engine, EngineOptions
 from .errors import ConfigError, WorkloadError
-from .feed import ArrivalFeed, CappedFeed, ClosedFeed, OpenFeed
+from .feed import ArrivalFeed, CappedFeed, ClosedFeed, OpenFeed, SessionFeed
 from .kv_cache import KVCache
 from .outcome import outcome_of
 from .request import Request
@@ -29,6 +29,7 @@ def simulate(
     *,
     users: int | None = None,
     max_concurrency: int | None = None,
+    sessions: bool | None = None,
     async_scheduling: bool = False,
     **options: Any,  # Any: the fields of EngineOptions, which checks their names
 ) -> Result:
@@ -38,6 +39,9 @@ def simulate(
     users: closed loop: that many users, each sends its next request (in trace order) the row's
         `think_ns` after its last one ended; arrival times of later rows are ignored.
     max_concurrency: open loop, but a client sends at most so many at once.
+    sessions: a turn with a `parent` arrives its `think_ns` after the parent finished, or was
+        rejected. None: if the trace has both columns. False: every row at its own `arrival_ns`,
+        whether or not the turn before it has been answered.
     async_scheduling: plan a step while the one before it runs, as vLLM does.
     options: `leap`, `slow_path`, `check_promises`, `max_model_len`, `stop_ns`, `progress` of
         `EngineOptions`.
@@ -60,7 +64,7 @@ def simulate(
     trace = requests if isinstance(requests, Trace) else Trace.from_requests(requests)
     if not len(trace):
         raise WorkloadError("no requests: the workload is empty")
-    feed = _feed(trace, users, max_concurrency)
+    feed = _feed(trace, users, max_concurrency, sessions)
     settings = EngineOptions(pipeline_depth=2 if async_scheduling else 1, **options)
     env = simpy.Environment()
     kv = kv_cache.prepared(trace, settings.pipeline_depth - 1)
@@ -103,14 +107,34 @@ def _run(env: simpy.Environment, engine: Engine) -> None:
             gc.enable()
 
 
-def _feed(trace: Trace, users: int | None, max_concurrency: int | None) -> ArrivalFeed:
+def _feed(
+    trace: Trace, users: int | None, max_concurrency: int | None, sessions: bool | None
+) -> ArrivalFeed:
     if users is not None and max_concurrency is not None:
         raise ConfigError(
             f"users {users} and max_concurrency {max_concurrency} exclude each other: a closed "
             "loop never has more requests in flight than users; drop one of them"
         )
+    if sessions is None:
+        sessions = trace.parent is not None and trace.think_ns is not None
+    if sessions:
+        _check_sessions(trace, users, max_concurrency)
+        return SessionFeed(trace)
     if users is not None:
         return ClosedFeed(trace, users)
     if max_concurrency is not None:
         return CappedFeed(trace, max_concurrency)
     return OpenFeed(trace)
+
+
+def _check_sessions(trace: Trace, users: int | None, max_concurrency: int | None) -> None:
+    for name, value in (("users", users), ("max_concurrency", max_concurrency)):
+        if value is not None:
+            raise ConfigError(
+                f"{name} {value}: in this trace later turns wait for earlier ones (parent, "
+                f"think_ns), which already says when they are sent: drop {name}, or replay it "
+                "with sessions=False"
+            )
+    for column in ("parent", "think_ns"):
+        if getattr(trace, column) is None:
+            raise ConfigError(f"sessions need the trace column {column}, which this trace lacks")

@@ -81,7 +81,9 @@ def cost_models() -> st.SearchStrategy[CostModel]:
 def traces(draw: st.DrawFn, max_requests: int = 12, max_prompt: int = 40, max_output: int = 24):
     """A short busy trace, arrivals on whole milliseconds, ties included, with think times."""
     ms = st.integers(0, 12).map(lambda gap: max(0, gap - 3))
-    row = st.tuples(ms, st.integers(1, max_prompt), st.integers(1, max_output), ms, st.integers(0, 2))
+    row = st.tuples(
+        ms, st.integers(1, max_prompt), st.integers(1, max_output), ms, st.integers(0, 2)
+    )
     rows = np.array(draw(st.lists(row, min_size=1, max_size=max_requests)), dtype=np.int64)
     return Trace(
         arrival_ns=np.cumsum(rows[:, 0]) * NS_PER_MS,

@@ -42,7 +42,9 @@ class PerItem:
 
     needs_longest_context = False
 
-    def __init__(self, token_ms: float = 1.0, decode_ms: float = 10.0, step_ms: float = 0.0) -> None:
+    def __init__(
+        self, token_ms: float = 1.0, decode_ms: float = 10.0, step_ms: float = 0.0
+    ) -> None:
         self.token_ms, self.decode_ms, self.fixed_ms = token_ms, decode_ms, step_ms
 
     def step_ns(self, shape: StepShape) -> int:

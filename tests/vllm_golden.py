@@ -65,7 +65,7 @@ class NoFeed:
     def pull(self, now_ns: int) -> list[Sequence]:
         return []
 
-    def ended(self, now_ns: int) -> None:
+    def ended(self, row: int, now_ns: int) -> None:
         pass
 
 
@@ -120,7 +120,9 @@ class Replay:
     def run(self) -> list[dict[str, Any]]:
         """All schedule() calls, as the recording has them."""
         pipe, limit = self.pipe, self.case["config"]["max_steps"]
-        while self.calls < limit and (self._unfinished() or self.unreported or pipe or self.todo):
+        while len(self.steps) < limit and (
+            self._unfinished() or self.unreported or pipe or self.todo
+        ):
             if self.depth == 2 and not (self._unfinished() or self.unreported or pipe):
                 due = self.case["requests"][self.todo[0]]["arrival_step"]
                 self.calls = max(self.calls, due)
@@ -143,7 +145,7 @@ class Replay:
             self._deliver(*pipe.popleft())
         else:
             live = self._live()
-            if live and self.calls >= limit:
+            if len(self.steps) >= limit:
                 self.steps[-1]["max_steps_reached"] = live
         return self.steps
 
@@ -158,10 +160,12 @@ class Replay:
         arrived = []
         while self.todo:
             row = self.todo[0]
-            if self.case["requests"][row]["arrival_step"] > self.calls:
+            due = self.case["requests"][row]["arrival_step"]
+            if due > self.calls:
                 break
             self.todo.popleft()
-            self.engine.life.arrive(self.make(row, row), None)
+            # In order of step, then of the list: ties of priority are broken by it.
+            self.engine.life.arrive(self.make(row, due * len(self.ids) + row), None)
             arrived.append(self.ids[row])
         return arrived
 

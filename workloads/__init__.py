@@ -22,11 +22,15 @@ if TYPE_CHECKING:
     from .lengths import LogNormal as LogNormal
     from .lengths import Uniform as Uniform
     from .lengths import parse_lengths as parse_lengths
+    from .pauses import PAUSES as PAUSES
+    from .pauses import Pauses as Pauses
+    from .pauses import parse_pauses as parse_pauses
     from .presets import PRESETS as PRESETS
     from .presets import Preset as Preset
     from .presets import preset as preset
     from .readers import read_trace as read_trace
     from .saved import write_trace as write_trace
+    from .sessions import generate_sessions as generate_sessions
     from .synthetic import ARRIVALS as ARRIVALS
     from .synthetic import generate as generate
     from .tenants import merge as merge
@@ -45,9 +49,11 @@ _MODULES = {
     "formats": "FIELDS FORMATS",
     "synthetic": "ARRIVALS generate",
     "lengths": "LENGTHS Empirical Fixed Lengths LogNormal Uniform parse_lengths",
+    "pauses": "PAUSES Pauses parse_pauses",
     "presets": "PRESETS Preset preset",
     "readers": "read_trace",
     "saved": "write_trace",
+    "sessions": "generate_sessions",
     "tenants": "merge",
     "transforms": "at_rate clip_lengths filter_lengths head scale_rate scale_time spread_ties"
     " window with_arrivals",

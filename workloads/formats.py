@@ -23,10 +23,12 @@ FIELDS: dict[str, str] = {
     "priority": "smaller is sooner; default 0",
     "client": "who sent it",
     "max_tokens": "declared output limit; 0 or empty means none",
-    "think_ns": "closed loop: pause after this user's last finish, nanoseconds",
+    "think_ns": "pause after the parent's finish (closed loop: this user's last), nanoseconds",
     "session": "conversation it belongs to",
-    "parent": "id of the turn before it",
+    "parent": "id of the turn before it: the prompt starts with that one's prompt and output",
     "block_hashes": "ids of consecutive prefix blocks of the prompt",
+    "prefix_group": "requests whose prompts start with the same text, by name",
+    "prefix_tokens": "how many leading prompt tokens the group has in common",
     "source_row": "0-based position in the original source",
 }
 """Field name -> meaning: the keys of a column map."""

@@ -15,6 +15,7 @@ from .columns import Chunk, Values, pick
 from .detect import Layout
 from .formats import ARRIVALS
 from .hashes import Hashes, check_hashes, hash_block_size
+from .links import check_links, without_lost_parents
 from .provenance import Provenance
 from .source import Source
 
@@ -85,12 +86,18 @@ class Gathered:
             columns["hash_block_tokens"] = self._block_size(columns, hashes, lines, given)
         if any(self._dropped.values()) and "source_row" not in columns:
             columns["source_row"] = _joined(self._positions)
-        return Trace.sorted(
-            arrival_ns=self._arrival_ns(columns, len(lines)),
+        arrival_ns = self._arrival_ns(columns, len(lines))
+        self._require_whole_prefixes(columns)
+        if "parent" in columns:
+            names = ids or columns.get("source_row", np.arange(len(lines))).astype(str).tolist()
+            check_links(names, columns["parent"], arrival_ns, lines, str(self._source.path))
+        trace = Trace.sorted(
+            arrival_ns=arrival_ns,
             ids=ids and tuple(ids),
             **{name: _column(values) for name, values in columns.items()},
             **self._provenance(saved),
         )
+        return without_lost_parents(trace) if self._dropped else trace
 
     def _arrival_ns(self, columns: dict[str, Any], rows: int) -> Ints:  # Any: columns by name
         name = self._arrival_field()
@@ -122,6 +129,16 @@ class Gathered:
                     "twice: rename one, or leave the id column out to use row numbers"
                 )
             first[name] = line
+
+    def _require_whole_prefixes(self, columns: dict[str, Any]) -> None:  # Any: columns by name
+        both = ("prefix_group", "prefix_tokens")
+        given = [name for name in both if name in columns]
+        if self._layout.format != "runway" and len(given) == 1:
+            (missing,) = set(both) - set(given)
+            raise WorkloadError(
+                f"{self._source.path}: {given[0]} says nothing without {missing}, which no row "
+                "has: map both or neither"
+            )
 
     def _provenance(self, saved: Provenance | None) -> dict[str, Any]:  # Any: Trace fields
         notes = list(saved.notes) if saved else [self._read_note()]

@@ -22,6 +22,8 @@ from simulator.trace import COLUMNS, Trace
 
 from .provenance import MARK, Provenance, as_cell
 
+_NAMES = ("id", "client", "session", "parent", "prefix_group")
+
 SUFFIXES = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".parquet")
 
 
@@ -69,7 +71,7 @@ def _write_csv(columns: Mapping[str, list[Any]], provenance: Provenance, text: I
     for name, values in columns.items():
         if name == "block_hashes":
             cells.append([" ".join(map(str, ids)) for ids in values])
-        elif name in ("id", "client", "session", "parent"):
+        elif name in _NAMES:
             cells.append([as_cell(value) for value in values])
         else:
             cells.append(values)
@@ -92,7 +94,7 @@ def _write_parquet(
     import pyarrow.parquet as pq
 
     kinds = {"block_hashes": pa.list_(pa.int64())}
-    kinds.update(dict.fromkeys(("id", "client", "session", "parent"), pa.string()))
+    kinds.update(dict.fromkeys(_NAMES, pa.string()))
     try:
         arrays = {name: pa.array(v, kinds.get(name, pa.int64())) for name, v in columns.items()}
     except OverflowError as error:

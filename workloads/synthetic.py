@@ -73,15 +73,15 @@ def generate(
     settings = f"{load}, prompt={prompts}, output={outputs}, seed={seed}"
     return Trace(
         arrival_ns=load.arrival_ns(requests, seed),
-        prompt_tokens=prompts.draw(requests, "prompt_tokens", _stream(seed, _LENGTHS)),
-        output_tokens=outputs.draw(requests, "output_tokens", _stream(seed, outputs_seed)),
-        think_ns=load.think_ns(requests, _stream(seed, _THINK)),
+        prompt_tokens=prompts.draw(requests, "prompt_tokens", stream(seed, _LENGTHS)),
+        output_tokens=outputs.draw(requests, "output_tokens", stream(seed, outputs_seed)),
+        think_ns=load.think_ns(requests, stream(seed, _THINK)),
         notes=(f"generated: requests={requests}, {settings}",),
         rows_in=requests,
     )
 
 
-def _stream(seed: int, number: int) -> np.random.Generator:
+def stream(seed: int, number: int) -> np.random.Generator:
     """A PCG64 generator independent of every other number's and of the arrivals'."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(number,))))
 

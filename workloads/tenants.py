@@ -10,14 +10,16 @@ import numpy as np
 from simulator.errors import WorkloadError
 from simulator.trace import Trace
 
-_NUMBERS = ("priority", "max_tokens", "think_ns")
+_NUMBERS = ("priority", "max_tokens", "think_ns", "prefix_tokens")
+_NAMES = ("session", "parent", "prefix_group")
 
 
 def merge(traces: Mapping[str, Trace]) -> Trace:
     """All requests of all clients in order of arrival; at ties, in the order of the mapping.
 
-    `client` becomes the key, an id `key/id`, a session `key/session`, so that equal ids of two
-    clients stay apart. Block hashes are renumbered per client: clients share no prefixes.
+    `client` becomes the key, an id `key/id`; sessions, parents and prefix groups likewise, so that
+    equal names of two clients stay apart. Block hashes are renumbered per client: clients share
+    no prefixes.
 
     Raises:
         WorkloadError: no traces, or block hashes of different block sizes.
@@ -31,7 +33,7 @@ def merge(traces: Mapping[str, Trace]) -> Trace:
         columns[name] = np.concatenate([getattr(part, name) for part in parts])[order]
     for name in _NUMBERS:
         columns[name] = _numbers(parts, name, order)
-    for name in ("session", "parent"):
+    for name in _NAMES:
         columns[name] = _names(traces, name, order)
     ids = [f"{key}/{part.id_of(row)}" for key, part in traces.items() for row in range(len(part))]
     clients = [key for key, part in traces.items() for _ in range(len(part))]

@@ -17,6 +17,7 @@ from simulator.units import NS_PER_S, seconds_to_ns
 
 from .arrivals import Ints
 from .limits import MAX_NS, MAX_TOKENS, at_least, positive, shortest
+from .links import NONE, earlier_rows, relinked
 
 
 def scale_rate(trace: Trace, factor: float) -> Trace:
@@ -57,14 +58,19 @@ def with_arrivals(trace: Trace, arrival_ns: Ints) -> Trace:
 def spread_ties(trace: Trace, seed: int) -> Trace:
     """Arrivals that share a coarse stamp, spread at random until the next stamp.
 
-    File order is kept. The last stamp's tick is as long as the median of the others.
+    File order is kept. The last stamp's tick is as long as the median of the others. A turn that
+    waits for an earlier one keeps that one's arrival.
 
     Source: Mooncake's conversation trace stamps 12,031 arrivals with 1,180 distinct times.
 
     Raises:
         WorkloadError: there is only one stamp, so no tick to spread over.
     """
-    stamps, counts = np.unique(trace.arrival_ns, return_counts=True)
+    earlier = earlier_rows(trace)
+    own = (earlier == NONE) | (trace.arrival_ns != trace.arrival_ns[earlier])
+    if trace.think_ns is None:
+        own[:] = True
+    stamps, counts = np.unique(trace.arrival_ns[own], return_counts=True)
     if len(stamps) < 2:
         raise WorkloadError(
             f"all {len(trace):,} requests share one arrival, there is no tick to spread them over: "
@@ -74,12 +80,16 @@ def spread_ties(trace: Trace, seed: int) -> Trace:
     ticks = np.append(ticks, int(np.median(ticks)))
     group = np.repeat(np.arange(len(stamps)), counts)
     rng = np.random.Generator(np.random.PCG64(at_least("seed", seed, 0)))
-    share = rng.random(len(trace))
+    share = rng.random(int(own.sum()))
     share = share[np.lexsort((share, group))]
     offset = np.where(counts[group] > 1, np.floor(share * ticks[group]), 0).astype(np.int64)
     tied = int(counts[counts > 1].sum())
     note = f"{tied:,} arrivals that shared a stamp spread within their tick, seed={seed}"
-    return trace.changed(note, arrival_ns=stamps[group] + offset)
+    arrival_ns = trace.arrival_ns.copy()
+    arrival_ns[own] = stamps[group] + offset
+    for row in np.flatnonzero(~own).tolist():
+        arrival_ns[row] = arrival_ns[earlier[row]]
+    return trace.changed(note, arrival_ns=arrival_ns)
 
 
 def window(trace: Trace, start_s: float = 0.0, end_s: float | None = None) -> Trace:
@@ -139,7 +149,8 @@ def clip_lengths(
 ) -> Trace:
     """Lengths outside a limit set to the limit, in tokens; no request is dropped.
 
-    A prompt that changes keeps the hashes of its full blocks only.
+    A prompt that changes keeps the hashes of its full blocks only. A later turn starts with the
+    earlier one as that is now, as far as its own prompt goes.
     """
     for low, high in ((min_prompt, max_prompt), (min_output, max_output)):
         at_least("least length", 1 if low is None else low, 1)
@@ -180,8 +191,4 @@ def _kept(trace: Trace, inside: NDArray[np.bool_], what: str) -> Trace:
     if not kept:
         raise WorkloadError(f"no requests: {what} keeps none of the {len(trace):,} requests")
     taken = trace.take(inside, f"{what}: {kept:,} of {len(trace):,} requests kept")
-    if taken.parent is None:
-        return taken
-    # A turn whose earlier turn is gone starts its conversation, or it would wait for ever.
-    ids = {taken.id_of(row) for row in range(len(taken))}
-    return replace(taken, parent=tuple(p if p in ids else None for p in taken.parent))
+    return relinked(trace, taken)

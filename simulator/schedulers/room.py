@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from numbers import Integral
 
 from simulator.errors import ConfigError
 from simulator.plan import Decode, Holds, Plan
@@ -165,8 +166,8 @@ def checked_limits(
     """Refuse limits that no engine would start with.
 
     Raises:
-        ConfigError: a limit below 1, or a token budget below the number of sequences (each of
-            which takes one token of it when it decodes).
+        ConfigError: a limit that is no whole number of at least 1, or a token budget below the
+            number of sequences (each of which takes one token of it when it decodes).
     """
     named: Iterable[tuple[str, int | None]] = (
         ("max_num_batched_tokens", max_num_batched_tokens),
@@ -174,6 +175,8 @@ def checked_limits(
         ("chunk_size", chunk_size),
     )
     for name, value in named:
+        if value is not None and (not isinstance(value, Integral) or isinstance(value, bool)):
+            raise ConfigError(f"{name} is {value!r}, must be a whole number of at least 1")
         if value is not None and value < 1:
             raise ConfigError(f"{name} is {value}, must be at least 1")
     if max_num_batched_tokens is not None and max_num_batched_tokens < max_num_seqs:

@@ -27,7 +27,7 @@ class PeerPrices:
     decode: 5.74 + 54.01 u - 25.74 u^2 ms; prompt of P tokens: 16.5 + 0.0152 P + 4.2e-7 P^2 ms more.
 
     >>> PeerPrices().step_ns(StepShape(((1000, 0),), 0, 0))
-    38051511
+    38051516
     """
 
     needs_longest_context = False

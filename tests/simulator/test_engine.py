@@ -139,10 +139,8 @@ def test_request_that_cannot_fit_is_rejected_and_blocks_nobody() -> None:
 
 
 def test_last_output_token_needs_no_place_in_the_cache() -> None:
-    """Prompt 30 + 3 outputs store 32 tokens: exactly 2 blocks of 16. One more output is too many."""
-    result = simulate(
-        asked((0, 30, 3), (0, 30, 4)), ChunkedPrefillScheduler(), PRICES, KVCache(2)
-    )
+    """Prompt 30 + 3 outputs store 32 tokens: 2 blocks of 16. One more output is too many."""
+    result = simulate(asked((0, 30, 3), (0, 30, 4)), ChunkedPrefillScheduler(), PRICES, KVCache(2))
 
     assert result.requests.state.tolist() == [State.FINISHED, State.REJECTED]
 
@@ -151,9 +149,7 @@ def test_no_step_ends_after_the_stop_time() -> None:
     """A: prompt 0-10, decodes to 20. B: arrives 15, prompt 16-26 would end after 25. C: 30."""
     trace = asked((0, 8, 100), (15, 8, 1), (30, 8, 1))
 
-    result = simulate(
-        trace, ContinuousScheduler(), PRICES, ROOMY, stop_ns=25 * NS_PER_MS
-    )
+    result = simulate(trace, ContinuousScheduler(), PRICES, ROOMY, stop_ns=25 * NS_PER_MS)
 
     states = [State.UNFINISHED, State.UNFINISHED, State.NOT_ARRIVED]
     assert result.requests.state.tolist() == states
@@ -168,9 +164,7 @@ def test_arrival_at_the_stop_time_has_not_arrived() -> None:
     """Whether a step ends at the stop time (20) or not (21)."""
     for stop in (20, 21):
         trace = asked((0, 8, 100), (stop, 8, 1))
-        result = simulate(
-            trace, ChunkedPrefillScheduler(), PRICES, ROOMY, stop_ns=stop * NS_PER_MS
-        )
+        result = simulate(trace, ChunkedPrefillScheduler(), PRICES, ROOMY, stop_ns=stop * NS_PER_MS)
         assert result.requests.state.tolist() == [State.UNFINISHED, State.NOT_ARRIVED]
 
 
@@ -248,9 +242,7 @@ def test_planning_ahead_keeps_a_seat_until_the_last_token_is_delivered() -> None
     """
     trace = asked((0, 8, 2), (0, 8, 1))
 
-    result = simulate(
-        trace, ChunkedPrefillScheduler(2048, 1), PRICES, ROOMY, async_scheduling=True
-    )
+    result = simulate(trace, ChunkedPrefillScheduler(2048, 1), PRICES, ROOMY, async_scheduling=True)
 
     assert ms(result.requests.finish_ns) == [12, 22]
 
@@ -309,7 +301,7 @@ def test_same_cache_description_serves_many_runs() -> None:
 
 
 def test_step_shape_tells_the_price_what_is_computed_and_what_is_read() -> None:
-    """A: prompt 6, output 3; B: prompt 5 from 12 on, in chunks of 4; price of 2 per step."""
+    """Chunks of 4, steps of 2. A: prompt 6 in steps 1 and 2. B comes during step 2."""
     seen: list[StepShape] = []
 
     class Recorder(Scripted):
@@ -324,8 +316,8 @@ def test_step_shape_tells_the_price_what_is_computed_and_what_is_read() -> None:
 
     assert seen == [
         StepShape(((4, 0),), 0, 0, 0),
-        StepShape(((2, 4), (4, 0)), 0, 0, 0),
-        StepShape(((1, 4),), 1, 6, 6),
-        StepShape((), 1, 7, 7),
+        StepShape(((2, 4),), 0, 0, 0),
+        StepShape(((4, 0),), 1, 6, 6),
+        StepShape(((1, 4),), 1, 7, 7),
         StepShape((), 1, 8, 8),
     ]

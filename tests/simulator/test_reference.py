@@ -24,9 +24,7 @@ def limits_of(new_scheduler: partial) -> dict[str, object]:
 @pytest.mark.parametrize("policy", ["static", "continuous", "chunked", "alternating"])
 @steady(120)
 @given(data=st.data())
-def test_engine_agrees_with_the_plain_one_in_every_number(
-    policy: str, data: st.DataObject
-) -> None:
+def test_engine_agrees_with_the_plain_one_in_every_number(policy: str, data: st.DataObject) -> None:
     trace = data.draw(traces())
     kv = data.draw(kv_caches(trace))
     cost_model = data.draw(cost_models())

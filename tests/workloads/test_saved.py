@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from simulator.errors import WorkloadError
 from simulator.trace import Trace
-from workloads import generate, read_trace, scale_rate, write_trace
+from workloads import generate, preset, read_trace, scale_rate, write_trace
 
 Identical = Callable[[Trace, Trace], None]
 Write = Callable[..., Path]
@@ -34,6 +34,8 @@ def full_trace() -> Trace:
         think_ns=np.array([0, 0, 10**9]),
         session=(None, None, None),
         parent=(None, "1e3", " x "),
+        prefix_group=("a b", None, '"'),
+        prefix_tokens=np.array([16, 0, 2**31 - 1]),
         block_hashes=((0, 1, 2**60 + 1), (), (-4,)),
         hash_block_tokens=512,
         notes=("read ü.csv", "", '  "odd"\n note'),
@@ -62,6 +64,14 @@ def test_a_generated_workload_comes_back_and_the_same_bytes_go_out(
     identical(read_trace(first), trace)
     write_trace(read_trace(first), second)
     assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("name", ["multi-turn-chat", "agent-tools"])
+def test_sessions_come_back(tmp_path: Path, identical: Identical, suffix: str, name: str) -> None:
+    trace = preset(name, requests=50, seed=3)
+    write_trace(trace, tmp_path / f"t{suffix}")
+    identical(read_trace(tmp_path / f"t{suffix}"), trace)
 
 
 @given(names=st.lists(st.none() | st.text(), min_size=1, max_size=6), note=st.text())

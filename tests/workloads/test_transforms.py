@@ -86,7 +86,10 @@ def test_a_window_is_half_open_and_rebased(trace: Trace) -> None:
     inside = window(trace, 1, 4)
     assert inside.ids == ("b", "c")
     assert inside.arrival_ns.tolist() == [0, 0]
-    assert inside.notes[-1] == "window from 1 s to 4 s: 2 of 4 requests kept"
+    assert inside.notes[-2:] == (
+        "window from 1 s to 4 s: 2 of 4 requests kept",
+        "turns whose earlier turn was left out: 1 start a conversation",
+    )
     assert window(trace, 0.5).arrival_ns.tolist() == [S // 2, S // 2, 3 * S + S // 2]
 
 
