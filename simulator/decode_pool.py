@@ -14,7 +14,7 @@ Joining, leaving and sitting out a step cost O(log n); a step, or a leap of many
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from heapq import heappop, heappush
 
 from .request import Sequence
@@ -26,7 +26,8 @@ class DecodePool:
 
     step: decode steps planned so far. context_tokens: KV tokens of all members, summed.
     padded_seqs, padded_context_tokens: finished members of a static batch that still hold their
-    slot: priced, but producing nothing.
+    slot: priced, but producing nothing. resting, resting_now: members that sit out the step launched
+    last, and the one being planned.
     """
 
     __slots__ = (
@@ -40,6 +41,8 @@ class DecodePool:
         "context_tokens",
         "padded_context_tokens",
         "padded_seqs",
+        "resting",
+        "resting_now",
         "step",
     )
 
@@ -48,6 +51,8 @@ class DecodePool:
         self.context_tokens = 0
         self.padded_seqs = 0
         self.padded_context_tokens = 0
+        self.resting: Collection[Sequence] = ()
+        self.resting_now: Collection[Sequence] = ()
         self._block_size = block_size
         self._tokens = tokens
         self._members: dict[Sequence, None] = {}

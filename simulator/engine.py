@@ -13,6 +13,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from itertools import repeat
 from typing import NamedTuple, Protocol
 
 import simpy
@@ -227,7 +228,8 @@ class Engine:
         if self._promise is not None:
             self._promise.check(plan, view)
         withdrawn = dict(plan.withdrawn)
-        for sequence in plan.preempt:
+        for sequence, taken in zip(plan.preempt, plan.taken or repeat(0), strict=False):
+            self._kv.set_aside(taken)
             self.life.evict(sequence, start_ns, withdrawn.get(sequence, 0))
             self._evicted += 1
         return plan
@@ -241,7 +243,8 @@ class Engine:
         decode_seqs = self._seat_decodes(plan)
         shape = self._decode_shape(plan, decode_seqs)
         completed: list[Sequence] = []
-        if plan.prefill or plan.more:
+        in_parts = bool(plan.prefill or plan.more)
+        if in_parts:
             finishing = self._decode(1) if decode_seqs else []
             plan, chunks, completed = self._start_prompts(plan, start_ns, decode_seqs)
             used_blocks = kv.used_blocks
@@ -253,7 +256,7 @@ class Engine:
         if self._stopped:
             self.life.take_back(plan)
             return None
-        if not plan.prefill:
+        if not in_parts:
             used_blocks = kv.used_blocks + pool.growth_blocks
             finishing = self._decode(leap.steps)
         for sequence, _ in plan.prefill:
@@ -261,6 +264,7 @@ class Engine:
         for sequence in completed:
             self.life.end_prompt(sequence, self.entries.count, finishing)
         view.previous = plan
+        pool.resting = pool.resting_now
         self._log(plan, shape, decode_seqs, (start_ns, used_blocks, len(completed)), leap)
         self._busy_until_ns = end_ns = start_ns + leap.total_ns
         return Flight(end_ns - leap.last_ns, end_ns, completed, finishing)
@@ -271,16 +275,19 @@ class Engine:
         """Chunks get their blocks, part by part; (the whole plan, chunks, completed prompts)."""
         view = self.view
         chunks, completed = self.life.compute_prompts(plan, start_ns)
-        prefill, part = plan.prefill, plan
+        prefill, part, longest = plan.prefill, plan, plan.padded_prefill_tokens
         while part.more:
             view.planned_tokens = decode_seqs + sum([new for _, new in prefill])
             part = self._scheduler.plan(view)
             check_plan(part, view, self._token_limit)
             prefill += part.prefill
+            longest = max(longest, part.padded_prefill_tokens)
             new_chunks, new_completed = self.life.compute_prompts(part, start_ns)
             chunks += new_chunks
             completed += new_completed
         view.planned_tokens = None
+        if longest:
+            chunks = [(longest, past) for _, past in chunks]
         return plan._replace(prefill=prefill, more=False), chunks, completed
 
     def _decode(self, steps: int) -> list[Sequence]:
@@ -334,13 +341,16 @@ class Engine:
 
     def _seat_decodes(self, plan: Plan) -> int:
         """How many decode in this step; those left out sit it out."""
-        pool = self.pool
-        if isinstance(plan.decode, tuple) and 0 < len(plan.decode) < len(pool):
-            chosen = set(plan.decode)
-            for sequence in pool:
-                if sequence not in chosen:
+        pool, decode_seqs = self.pool, plan.decode_seqs(len(self.pool))
+        pool.resting_now = ()
+        if decode_seqs < len(pool) and (decode_seqs or self._kv.caches_prefixes):
+            chosen = set(plan.decode) if isinstance(plan.decode, tuple) else ()
+            left_out = [sequence for sequence in pool if sequence not in chosen]
+            if decode_seqs:
+                for sequence in left_out:
                     pool.hold_back(sequence)
-        return plan.decode_seqs(len(pool))
+            pool.resting_now = set(left_out)
+        return decode_seqs
 
     def _decode_shape(self, plan: Plan, decode_seqs: int) -> StepShape:
         """The decoding half of a step's shape, from the aggregates."""

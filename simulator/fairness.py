@@ -89,7 +89,11 @@ def _demand(result: Result, span: Span, codes: Ints, weights: tuple[float, float
 
 def _service_in_all(result: Result, codes: Ints, weights: tuple[float, float]) -> Floats:
     log = result.requests
-    return _per_client(codes, weights[0] * log.prefilled_tokens + weights[1] * log.emitted_tokens)
+    answered = log.first_token_ns != NOT_YET
+    prompt = np.where(
+        answered, result.trace.prompt_tokens, log.prefilled_tokens + log.cached_tokens
+    )
+    return _per_client(codes, weights[0] * prompt + weights[1] * log.emitted_tokens)
 
 
 def _per_client(codes: Ints, values: Floats) -> Floats:

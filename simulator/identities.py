@@ -139,14 +139,17 @@ def check_little(result: Result) -> None:
 def check_tokens(result: Result) -> None:
     """Tokens computed and emitted by the steps are those of the requests, first time or again.
 
-    And, once drained, all that was put into the cache left it: by a finish (prompt + output - 1
-    tokens) or by an eviction.
+    A prompt token is computed a first time or found in the prefix cache. And, once drained, all
+    that was put into the cache or found there left it: by a finish (prompt + output - 1 tokens) or
+    by an eviction.
     """
     log, steps, prompts = result.requests, result.steps, result.trace.prompt_tokens
     done = log.state == State.FINISHED
-    whole = {"computed": log.prefilled_tokens, "prompt": prompts}
-    _require_each("finished request: prompt", ~done | (log.prefilled_tokens == prompts), whole)
-    _require_each("request: prompt", log.prefilled_tokens <= prompts, whole)
+    had, resumed = log.prefilled_tokens + log.cached_tokens, np.zeros(len(prompts), dtype=np.int64)
+    np.add.at(resumed, result.evictions.row, result.evictions.cached_tokens)
+    whole = {"computed or cached": had, "cached on resuming": resumed, "prompt": prompts}
+    _require_each("finished request: prompt", ~done | (had + resumed >= prompts), whole)
+    _require_each("request: prompt", had <= prompts, whole)
     computed = exact_dot(steps.prefill_tokens)
     asked = exact_dot(log.prefilled_tokens) + exact_dot(log.recomputed_tokens)
     _require_equal("prompt tokens of steps", computed, "first time and recomputed", asked)
@@ -156,6 +159,7 @@ def check_tokens(result: Result) -> None:
         left = exact_dot(prompts[done] + log.emitted_tokens[done] - 1)
         left += exact_dot(result.evictions.lost_tokens)
         stored = computed + exact_dot(steps.decode_seqs)
+        stored += exact_dot(log.cached_tokens) + exact_dot(result.evictions.cached_tokens)
         _require_equal("tokens put into the cache", stored, "that left it", left)
 
 

@@ -6,6 +6,7 @@ Source: PagedAttention (Kwon et al., SOSP 2023, section 4): memory is handed out
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from .errors import ConfigError
@@ -27,15 +28,25 @@ class KVView(Protocol):
     def blocks_for(self, tokens: int) -> int:
         """Blocks that hold `tokens` tokens."""
 
+    @property
+    def caches_prefixes(self) -> bool:
+        """Whether a sequence may find leading tokens in the cache."""
+
     def cached_tokens(self, sequence: Sequence) -> int:
         """Leading tokens of a waiting sequence that are in the cache already."""
+
+    def source_decodes(self, sequence: Sequence) -> bool:
+        """Whether what a waiting sequence begins with is still being generated."""
 
     def blocks_to_admit(self, sequence: Sequence, tokens: int) -> int:
         """Free blocks that a waiting sequence would take to hold `tokens` tokens."""
 
 
 class Contexts(Protocol):
-    """Who decodes, and how far each of them is (the decode pool)."""
+    """Who decodes, how far each of them is, and who sits steps out (the decode pool)."""
+
+    resting: Collection[Sequence]
+    resting_now: Collection[Sequence]
 
     def __contains__(self, sequence: Sequence) -> bool: ...
 
@@ -95,6 +106,10 @@ class KVCache:
         """Leading tokens of a waiting sequence that are in the cache already: none, here."""
         return 0
 
+    def source_decodes(self, sequence: Sequence) -> bool:
+        """Whether what a waiting sequence begins with is still being generated: no matter, here."""
+        return False
+
     def blocks_to_admit(self, sequence: Sequence, tokens: int) -> int:
         """Free blocks that a waiting sequence would take to hold `tokens` tokens."""
         return -(-tokens // self.block_size)
@@ -111,6 +126,9 @@ class KVCache:
     def grow(self, blocks: int) -> None:
         """Blocks for the pool's next tokens, whoever they are for."""
         self._take(blocks)
+
+    def set_aside(self, blocks: int) -> None:
+        """Choose the next so many blocks to be taken now, before others are freed."""
 
     def freed_by(self, sequences: list[Sequence], blocks: list[int]) -> int:
         """Blocks that become free if these sequences, holding so many each, are evicted."""

@@ -108,8 +108,9 @@ class Lifecycle:
         self._admissions += 1
         if sequence._first_start_ns is None:
             sequence._first_start_ns = start_ns
+            sequence._cached_tokens = sequence.computed_tokens
         if sequence._eviction is not None:
-            self.requests.resume(sequence._eviction, start_ns)
+            self.requests.resume(sequence._eviction, start_ns, sequence.computed_tokens)
             sequence._eviction = None
 
     def end_prompt(self, sequence: Sequence, entry: int, finishing: list[Sequence]) -> None:
@@ -163,7 +164,7 @@ class Lifecycle:
             else:
                 assert sequence._eviction is not None
                 self._view.waiting.remove(sequence)
-                self.requests.resume(sequence._eviction, end_ns)
+                self.requests.resume(sequence._eviction, end_ns, cached_tokens=0)
             if not self.delivers_at_end:
                 self._finish(sequence, end_ns)
         self._end_batch_if_done(end_ns)

@@ -16,6 +16,7 @@ from .errors import ConfigError
 from .fairness import fairness
 from .occupancy import occupancy, ratio
 from .result import NOT_YET, Gaps, Ints, Result, State
+from .rework import preemptions, prefix_hits
 from .saturation import saturation
 from .statistics import Distribution, describe, describe_weighted, exact_dot
 from .timings import (
@@ -69,7 +70,8 @@ def summarize(
         "offered_rate": judged["offered_rate"],
         **_goodput(result, span, limits),
         **occupancy(result, span),
-        **_preemptions(result, span, processed),
+        **prefix_hits(result, submitted),
+        **preemptions(result, span, processed),
         "fairness": fairness(result, span, limits, service_weights),
         "saturated": judged["saturated"],
         "saturation": judged,
@@ -144,6 +146,7 @@ def _latencies(result: Result, submitted: NDArray[np.bool_]) -> dict[str, object
         # that average per request before they aggregate report TPOT under the name ITL.
         "itl_per_request_ms": tpot,
         "norm_latency_ms": describe(norm_latency_ms(result, done)),
+        "cached_tokens": describe(log.cached_tokens[done]),
         "num_preemptions": describe(log.preemptions[done]),
         "lost_tokens": describe(log.lost_tokens[done]),
     }
@@ -223,19 +226,4 @@ def _goodput(result: Result, span: Span, slo: Slo) -> dict[str, object]:
         "request_goodput": _per_s(len(good), span),
         "goodput_fraction": ratio(int(np.count_nonzero(slo.is_good(result, done))), submitted),
         "output_goodput": _per_s(exact_dot(log.emitted_tokens[good]), span),
-    }
-
-
-def _preemptions(result: Result, span: Span, processed: int) -> dict[str, object]:
-    """Totals of events in the span; the share is of requests that arrived in it and were taken."""
-    log, evictions = result.requests, result.evictions
-    happened = span.counts(evictions.preempt_ns)
-    lost = exact_dot(evictions.lost_tokens[happened])
-    taken = span.submitted(result) & (log.state != State.REJECTED)
-    preempted = int(np.count_nonzero(log.preemptions[taken]))
-    return {
-        "preemptions_total": int(np.count_nonzero(happened)),
-        "preempted_share": ratio(preempted, int(np.count_nonzero(taken))),
-        "lost_tokens_total": lost,
-        "recompute_tax": ratio(lost, processed),
     }

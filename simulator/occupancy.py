@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .intervals import Stays, in_system, waiting
-from .result import Ints, Result, State, Steps
+from .result import NOT_YET, Ints, Result, State, Steps
 from .statistics import Distribution, describe, describe_weighted, exact_dot
 from .units import NS_PER_MS
 from .window import Span
@@ -62,7 +62,8 @@ def overlap(steps: Steps, span: Span) -> tuple[slice, Ints]:
 def stored_token_ns(result: Result, span: Span) -> int:
     """Time integral over the span of tokens in the cache of unfinished requests, in token ns.
 
-    A token is in the cache from the end of the step that computed it. A finish takes the request's
+    A token is in the cache from the end of the step that computed it; one that was cached, from
+    the admission of the request that found it, and for each of them. A finish takes the request's
     prompt + output - 1 tokens out (the last output token is never fed back), a preemption what
     it had.
     """
@@ -76,11 +77,16 @@ def stored_token_ns(result: Result, span: Span) -> int:
         inside = tokens[before:until]
         area += exact_dot(tokens[:before]) * span.length_ns + exact_dot(inside) * span.end_ns
         area -= exact_dot(inside, step_ends[before:until])
-    for tokens, since_ns in (
-        (stored, log.finish_ns[done]),
-        (result.evictions.lost_tokens, result.evictions.preempt_ns),
+    evictions = result.evictions
+    started, back = log.first_start_ns != NOT_YET, evictions.resume_ns != NOT_YET
+    for sign, tokens, since_ns in (
+        (1, log.cached_tokens[started], log.first_start_ns[started]),
+        (1, evictions.cached_tokens[back], evictions.resume_ns[back]),
+        (-1, stored, log.finish_ns[done]),
+        (-1, evictions.lost_tokens, evictions.preempt_ns),
     ):
-        area -= exact_dot(tokens, span.end_ns - np.clip(since_ns, span.start_ns, span.end_ns))
+        held_ns = span.end_ns - np.clip(since_ns, span.start_ns, span.end_ns)
+        area += sign * exact_dot(tokens, held_ns)
     return area
 
 

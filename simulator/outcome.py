@@ -60,6 +60,7 @@ def _evictions(engine: Engine) -> Evictions:
         as_int64(columns.evicted_ns),
         as_int64(columns.resumed_ns),
         as_int64(columns.evicted_tokens),
+        as_int64(columns.evicted_cached),
     )
 
 
@@ -93,6 +94,7 @@ def _requests(
         first_token_ns=as_int64(columns.first_token_ns),
         finish_ns=as_int64(columns.finish_ns),
         emitted_tokens=sum_by_row(pieces.row, pieces.tokens, rows),
+        cached_tokens=as_int64(columns.cached_tokens),
         prefilled_tokens=as_int64(columns.prefilled_tokens),
         recomputed_tokens=as_int64(columns.recomputed_tokens),
         active_ns=as_int64(columns.active_ns) + active,

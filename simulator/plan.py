@@ -48,6 +48,8 @@ class Plan(NamedTuple):
     wake_ns: for an empty plan, ask again at this instant even if nothing arrives.
     withdrawn: (sequence, tokens) for a victim that had been given tokens in this step before it
         was evicted: it took blocks and entered the prefix cache, as in the real engine.
+    taken: blocks that this step had taken before each of `preempt` was evicted: which blocks are
+        reused depends on the order of taking and freeing; only prefix caching cares.
     more: apply this part, then ask again for the rest of the same step; for policies whose next
         choice depends on what this one does to the cache (`EngineView.planned_tokens`).
     """
@@ -59,6 +61,7 @@ class Plan(NamedTuple):
     padded_prefill_tokens: int = 0
     wake_ns: int | None = None
     withdrawn: tuple[tuple[Sequence, int], ...] = ()
+    taken: tuple[int, ...] = ()
     more: bool = False
 
     def decode_seqs(self, members: int) -> int:

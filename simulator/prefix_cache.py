@@ -33,6 +33,7 @@ class PrefixCache(KVCache):
     caches_prefixes = True
 
     __slots__ = (
+        "_aside",
         "_bare",
         "_bare_top",
         "_block_of",
@@ -72,6 +73,7 @@ class PrefixCache(KVCache):
         self._bare_top = self.blocks
         self._loose = np.empty(self.blocks, dtype=np.int64)
         self._loose_top = self._owed = 0
+        self._aside = np.zeros(0, dtype=np.int64)
         self._refs = np.zeros(self.blocks, dtype=np.int64)
         self._key_of = np.full(self.blocks, NOBODY, dtype=np.int64)
         self._place = np.full(self.blocks, NOBODY, dtype=np.int64)
@@ -99,8 +101,7 @@ class PrefixCache(KVCache):
     def _hits(self, sequence: Sequence) -> tuple[Blocks, int]:
         """(leading blocks that are cached, how many nobody holds); remembered until a change."""
         self._take_owed()
-        if self._live:
-            self._name_parent(sequence)
+        self._name_parents(sequence)
         if self._memo is not None and self._memo[0] is sequence:
             return self._memo[1], self._memo[2]
         found = self._find(sequence)
@@ -124,14 +125,34 @@ class PrefixCache(KVCache):
             self._block_of = grown
         return keys
 
-    def _name_parent(self, sequence: Sequence) -> None:
-        """A later turn that comes before the earlier one ended: what that one has is hittable."""
-        row = self.keys.parent_of(sequence.row)
+    def _name_parents(self, sequence: Sequence) -> None:
+        """A later turn that comes before the earlier one ended: what that one has is hittable.
+
+        In a step everybody has their turn in the order of admission; what an earlier turn of the
+        conversation gets after this one does not count yet.
+        """
+        row = self.keys.parent_of(sequence.row) if self._live else None
         while row is not None:
             parent = self._live.get(row)
             if parent is not None:
-                self._settle(parent, self._tokens_of(parent), self._lag)
+                tokens = self._tokens_of(parent)
+                if sequence._blocks and parent._order > sequence._order:
+                    tokens -= parent in self.pool and parent not in self.pool.resting_now
+                self._settle(parent, tokens, self._lag_of(parent))
             row = self.keys.parent_of(row)
+
+    def source_decodes(self, sequence: Sequence) -> bool:
+        """Whether an earlier turn of a waiting sequence still generates."""
+        row = self.keys.parent_of(sequence.row) if self._live else None
+        while row is not None:
+            if self._live.get(row) in self.pool:
+                return True
+            row = self.keys.parent_of(row)
+        return False
+
+    def _lag_of(self, sequence: Sequence) -> int:
+        """Its last tokens whose ids are not known: none if it has no step in flight."""
+        return 0 if sequence in self.pool.resting else self._lag
 
     def _tokens_of(self, sequence: Sequence) -> int:
         if sequence in self.pool:
@@ -183,7 +204,9 @@ class PrefixCache(KVCache):
             self._refs[new] = 1
             sequence._block_ids[sequence._blocks : blocks] = new
             sequence._blocks = sequence._named_blocks = blocks
-        self._hash(sequence, tokens)
+        self._name_parents(sequence)
+        unknown = self._lag_of(sequence) if tokens > sequence.known_tokens else 0
+        self._hash(sequence, tokens - unknown)
 
     def grow(self, blocks: int) -> None:
         """Blocks for the pool's next tokens: counted now, taken when it matters which."""
@@ -197,8 +220,17 @@ class PrefixCache(KVCache):
             self._loose[top : self._loose_top] = self._pop(self._owed)
             self._owed = 0
 
+    def set_aside(self, blocks: int) -> None:
+        """Choose the next so many blocks to be taken now, before others are freed."""
+        self._take_owed()
+        more = blocks - len(self._aside)
+        if more > 0:
+            self._aside = np.concatenate((self._aside, self._choose(more)))
+
     def freed_by(self, sequences: list[Sequence], blocks: list[int]) -> int:
         """Blocks that become free if these are evicted: shared ones only with their last holder."""
+        if not sequences:
+            return 0
         named = [s._block_ids[: s._named_blocks] for s in sequences]
         unnamed = sum(blocks) - sum(len(ids) for ids in named)
         held, holders = np.unique(np.concatenate(named), return_counts=True)
@@ -207,7 +239,7 @@ class PrefixCache(KVCache):
     def release(self, sequence: Sequence, tokens: int, *, ended: bool) -> None:
         """All blocks of a sequence that ended or was preempted, the last one first."""
         self._take_owed()
-        self._settle(sequence, tokens, 0 if ended else self._lag)
+        self._settle(sequence, tokens, 0 if ended else self._lag_of(sequence))
         held = sequence._block_ids[: sequence._blocks][::-1]
         bare = sequence._blocks - sequence._hashed_blocks
         self._memo = None
@@ -253,7 +285,15 @@ class PrefixCache(KVCache):
         self._block_of[keys] = blocks
 
     def _pop(self, blocks: int) -> Blocks:
-        """Which free blocks are taken: those without content, then the least recently used."""
+        """Which free blocks are taken: those set aside for this step, then as they come."""
+        aside = min(blocks, len(self._aside))
+        if not aside:
+            return self._choose(blocks)
+        taken, self._aside = self._aside[:aside], self._aside[aside:]
+        return np.concatenate((taken, self._choose(blocks - aside))) if aside < blocks else taken
+
+    def _choose(self, blocks: int) -> Blocks:
+        """Free blocks without content, then the least recently used."""
         bare = min(blocks, self._bare_top)
         self._bare_top -= bare
         taken = self._bare[self._bare_top : self._bare_top + bare]

@@ -63,6 +63,7 @@ class Sequence:
         "_active_ns",
         "_block_ids",
         "_blocks",
+        "_cached_tokens",
         "_eviction",
         "_finish_step",
         "_first_context",
@@ -128,6 +129,7 @@ class Sequence:
         self._first_token_ns: int | None = None
         self._eviction: int | None = None
         self._active_ns = 0
+        self._cached_tokens = 0
         self._prefilled_tokens = 0
         self._prompt_reached = 0
         self._recomputed_tokens = 0

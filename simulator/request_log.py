@@ -19,6 +19,8 @@ class RequestColumns:
     __slots__ = (
         "active_ns",
         "arrival_ns",
+        "cached_tokens",
+        "evicted_cached",
         "evicted_ns",
         "evicted_row",
         "evicted_tokens",
@@ -42,6 +44,7 @@ class RequestColumns:
         self.first_token_ns = never * rows
         self.finish_ns = never * rows
         self.active_ns = zero * rows
+        self.cached_tokens = zero * rows
         self.prefilled_tokens = zero * rows
         self.recomputed_tokens = zero * rows
         self.preemptions = zero * rows
@@ -52,6 +55,7 @@ class RequestColumns:
         self.evicted_ns = array("q")
         self.resumed_ns = array("q")
         self.evicted_tokens = array("q")
+        self.evicted_cached = array("q")
 
     def reject(self, sequence: Sequence, reason: str) -> None:
         """Turned away on arrival."""
@@ -78,6 +82,7 @@ class RequestColumns:
         row = sequence.row
         self.arrival_ns[row] = sequence.arrival_ns
         self.active_ns[row] = sequence._active_ns
+        self.cached_tokens[row] = sequence._cached_tokens
         self.prefilled_tokens[row] = sequence._prefilled_tokens
         if sequence._first_start_ns is not None:
             self.first_start_ns[row] = sequence._first_start_ns
@@ -94,11 +99,13 @@ class RequestColumns:
         self.evicted_ns.append(now_ns)
         self.resumed_ns.append(NEVER)
         self.evicted_tokens.append(lost_tokens)
+        self.evicted_cached.append(0)
         return len(self.evicted_row) - 1
 
-    def resume(self, eviction: int, now_ns: int) -> None:
-        """The evicted sequence computes again."""
+    def resume(self, eviction: int, now_ns: int, cached_tokens: int) -> None:
+        """The evicted sequence computes again, what it finds in the cache excepted."""
         self.resumed_ns[eviction] = now_ns
+        self.evicted_cached[eviction] = cached_tokens
 
 
 def as_int64(column: array[int]) -> NDArray[np.int64]:

@@ -34,7 +34,8 @@ class RequestLog:
     scheduled_ns: when the load source wanted to send it; arrival_ns: when it reached the queue.
     first_start_ns: start of the first step that computed any of its tokens.
     first_token_ns, finish_ns: ends of the steps that produced its first and last token.
-    emitted_tokens: output tokens produced. prefilled_tokens: prompt tokens computed first time;
+    emitted_tokens: output tokens produced. cached_tokens: prompt tokens that were in the prefix
+    cache when it was first admitted; prefilled_tokens: prompt tokens computed first time;
     recomputed_tokens: tokens computed as prompt again, after an eviction.
     active_ns: durations of the steps that computed for it; preempted_ns: sum of resume - preempt
         (closed at the stop time if it never resumed); preemptions; lost_tokens: cache entries
@@ -50,6 +51,7 @@ class RequestLog:
     first_token_ns: Ints
     finish_ns: Ints
     emitted_tokens: Ints
+    cached_tokens: Ints
     prefilled_tokens: Ints
     recomputed_tokens: Ints
     active_ns: Ints
@@ -164,12 +166,21 @@ class Pieces:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evictions:
-    """One row per preemption: whose, when, when it computed again (or `NOT_YET`), tokens lost."""
+    """One row per preemption: whose, when, when it computed again (or `NOT_YET`), tokens lost.
+
+    cached_tokens: leading tokens that were in the prefix cache when it resumed.
+    """
 
     row: Ints
     preempt_ns: Ints
     resume_ns: Ints
     lost_tokens: Ints
+    cached_tokens: Ints
+
+    @property
+    def recovered_tokens(self) -> Ints:
+        """Of the tokens lost, those found in the prefix cache, not to be computed again."""
+        return np.minimum(self.lost_tokens, self.cached_tokens)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

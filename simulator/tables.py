@@ -37,6 +37,7 @@ def request_table(result: Result) -> dict[str, Column]:
         "reason": _texts(log.reason, rows),
         "arrival_s": _known(arrived, log.arrival_ns, NS_PER_S),
         "prompt_tokens": trace.prompt_tokens,
+        "cached_tokens": log.cached_tokens,
         "output_tokens": trace.output_tokens,
         "emitted_tokens": log.emitted_tokens,
         "ttft_ms": _measured(result, answered, timings.ttft_ns),

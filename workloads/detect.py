@@ -60,7 +60,9 @@ def choose(
         if name not in shape and (column in table.header or _may_come(name, source))
     }
     own = format == "runway"
-    optional = {name for name in spare if not (own and spare[name] in table.header)}
+    # A column of pauses of 0 says something: the next turn follows at once.
+    stays = set(spare) if own else {"think_ns"}
+    optional = {name for name in spare if not (name in stays and spare[name] in table.header)}
     read_name: Callable[[str], str | None] = _name_or_none
     if own:
         read_name = from_cell if source.layout == "csv" else str

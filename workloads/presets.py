@@ -126,7 +126,7 @@ PRESETS: dict[str, Preset] = {
             new_text="lognormal:39:3.75:1:18366",
             think_time_s="lognormal:135:1.03:1:1477",
             system_prompt_tokens=512,
-            max_context_tokens=131_072,
+            max_context_tokens=32_768,
         ),
         origin=(
             "Lengths and pauses: Mooncake conversation trace (Apache-2.0; Qin et al., FAST 2025), "
@@ -138,9 +138,10 @@ PRESETS: dict[str, Preset] = {
             "arrival to arrival, so the pause is too long by one answer); the first 512 tokens "
             "are the same for all. The hour cuts sessions, so turns are those of ShareGPT: 3.51 "
             "on average (330,239 in 94,145 conversations, as Yan et al. count in "
-            "arXiv:2512.17843); their spread is our assumption, and prompts become longer with "
-            "them than the trace's (mean 17,600 against 12,035). Rate: 1 session/s gives about the "
-            "trace's 3.4 requests/s. SLO: MLPerf Inference, Llama 2 70B server (p99)."
+            "arXiv:2512.17843), their spread is our assumption, and sessions end at 32,768 "
+            "tokens, which leaves 3.05 turns and a mean prompt of 12,100 (the trace's: 12,035). "
+            "Rate: 1 session/s gives 3.1 requests/s (the trace's: 3.4). SLO: MLPerf Inference, "
+            "Llama 2 70B server (p99)."
         ),
     ),
     "agent-tools": Preset(
@@ -156,7 +157,7 @@ PRESETS: dict[str, Preset] = {
             new_text="lognormal:60:0.8:5:2000",
             think_time_s="lognormal:30:1:1:600",
             system_prompt_tokens=4096,
-            max_context_tokens=131_072,
+            max_context_tokens=32_768,
             tool_time_s="lognormal:1.5:1.2:0.05:300",
             tool_probability=0.9,
             tool_result="lognormal:400:1.3:10:20000",
@@ -167,7 +168,7 @@ PRESETS: dict[str, Preset] = {
             "no public trace with tool times was found: 4,096 tokens of instructions and tool "
             "descriptions shared by all, 12 turns in the median, nine in ten of the later ones a "
             "tool's result of some 400 tokens after some 1.5 s, the others a person's after some "
-            "30 s; rate and SLO too."
+            "30 s, an end at 32,768 tokens; rate and SLO too."
         ),
     ),
 }

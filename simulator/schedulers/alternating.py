@@ -7,7 +7,6 @@ streams as fusing, without a kernel that mixes both. It shows what fusing buys a
 from __future__ import annotations
 
 from simulator.plan import Decode, Plan
-from simulator.request import Sequence
 from simulator.view import EngineView
 
 from .chunked import ChunkedPrefillScheduler
@@ -15,7 +14,7 @@ from .room import (
     KEEP_DECODING,
     Chunks,
     Room,
-    admit_prompts,
+    admissions,
     continue_prompts,
     holding,
     serve_decodes,
@@ -52,10 +51,12 @@ class AlternatingScheduler:
 
     def plan(self, view: EngineView) -> Plan:
         """Prompts if the last step decoded (or nobody decodes), else decodes."""
+        if view.planned_tokens is not None:
+            return self._prompts(view)
         if not len(view.decoding) or not view.previous.prefill:
-            chunks, evicted = self._prompts(view)
-            if chunks or evicted:
-                return Plan(Decode.NONE, chunks, evicted)
+            prompts = self._prompts(view)
+            if prompts.prefill or prompts.more or prompts.preempt:
+                return prompts
         seats = self.max_num_seqs - len(view.running)
         room = Room(self._budget, view.kv.free_blocks, seats)
         decode = serve_decodes(view, room)
@@ -65,10 +66,14 @@ class AlternatingScheduler:
             return KEEP_DECODING[holding(view, room)]
         return Plan(decode, holds=holding(view, room))
 
-    def _prompts(self, view: EngineView) -> tuple[Chunks, tuple[Sequence, ...]]:
+    def _prompts(self, view: EngineView) -> Plan:
         seats = self.max_num_seqs - len(view.running)
-        room = Room(self._budget, view.kv.free_blocks, seats)
-        chunks = continue_prompts(view, room, self._chunk) if view.prefilling else ()
+        room = Room(self._budget - (view.planned_tokens or 0), view.kv.free_blocks, seats)
+        chunks: Chunks = ()
+        more = False
+        if view.prefilling and view.planned_tokens is None:
+            chunks = continue_prompts(view, room, self._chunk)
         if view.waiting:
-            chunks += admit_prompts(view, room, self._chunk)
-        return chunks, tuple(room.evicted)
+            admitted, more = admissions(view, room, self._chunk)
+            chunks += admitted
+        return Plan(Decode.NONE, chunks, tuple(room.evicted), more=more)

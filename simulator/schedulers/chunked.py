@@ -13,7 +13,7 @@ from .room import (
     KEEP_DECODING,
     UNLIMITED,
     Room,
-    admit_prompts,
+    admissions,
     checked_limits,
     continue_prompts,
     holding,
@@ -58,13 +58,17 @@ class ChunkedPrefillScheduler:
     def plan(self, view: EngineView) -> Plan:
         """Everybody decodes; running prompts go on; new ones are admitted."""
         seats = self.max_num_seqs - len(view.running)
-        room = Room(self._budget, view.kv.free_blocks, seats)
-        decode = serve_decodes(view, room)
+        room = Room(self._budget - (view.planned_tokens or 0), view.kv.free_blocks, seats)
+        if view.planned_tokens is not None:
+            chunks, more = admissions(view, room, self._chunk)
+            return Plan(Decode.NONE, chunks, more=more)
+        decode, more = serve_decodes(view, room), False
         chunks = continue_prompts(view, room, self._chunk) if view.prefilling else ()
         if view.waiting and room.seats > 0 and room.tokens > 0:
-            chunks += admit_prompts(view, room, self._chunk)
-        if chunks or room.evicted:
-            return Plan(decode, chunks, tuple(room.evicted))
+            admitted, more = admissions(view, room, self._chunk)
+            chunks += admitted
+        if chunks or more or room.evicted:
+            return Plan(decode, chunks, tuple(room.evicted), more=more)
         if decode is Decode.ALL:
             return KEEP_DECODING[holding(view, room)]
         return Plan(decode, holds=holding(view, room))

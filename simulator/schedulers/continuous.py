@@ -13,7 +13,7 @@ from .room import (
     KEEP_DECODING,
     UNLIMITED,
     Room,
-    admit_prompts,
+    admissions,
     checked_limits,
     holding,
     serve_decodes,
@@ -42,11 +42,11 @@ class ContinuousScheduler:
     def plan(self, view: EngineView) -> Plan:
         """Prompts if any can be admitted, else everybody decodes."""
         seats = self.max_num_seqs - len(view.running)
-        if view.waiting and seats > 0:
-            room = Room(self._budget, view.kv.free_blocks, seats)
-            chunks = admit_prompts(view, room, UNLIMITED, whole=True)
-            if chunks:
-                return Plan(Decode.NONE, chunks)
+        if view.planned_tokens is not None or (view.waiting and seats > 0):
+            room = Room(self._budget - (view.planned_tokens or 0), view.kv.free_blocks, seats)
+            chunks, more = admissions(view, room, UNLIMITED, whole=True)
+            if chunks or more or view.planned_tokens is not None:
+                return Plan(Decode.NONE, chunks, more=more)
         room = Room(UNLIMITED, view.kv.free_blocks, seats)
         decode = serve_decodes(view, room)
         if room.evicted:

@@ -28,7 +28,17 @@ class Room:
     granted: blocks that half-done prompts got in this step.
     """
 
-    __slots__ = ("_freed", "_held", "blocks", "evicted", "granted", "seats", "tokens", "withdrawn")
+    __slots__ = (
+        "_freed",
+        "_held",
+        "blocks",
+        "evicted",
+        "granted",
+        "seats",
+        "taken",
+        "tokens",
+        "withdrawn",
+    )
 
     def __init__(self, tokens: int, blocks: int, seats: int) -> None:
         self.tokens = tokens
@@ -37,6 +47,7 @@ class Room:
         self.granted = 0
         self.evicted: list[Sequence] = []
         self.withdrawn: list[tuple[Sequence, int]] = []
+        self.taken: list[int] = []
         self._held: list[int] = []
         self._freed = 0
 
@@ -48,6 +59,11 @@ class Room:
         self.blocks += freed - self._freed
         self._freed = freed
         self.seats += 1
+
+    def would_free(self, view: EngineView, victims: list[Sequence]) -> int:
+        """Blocks that evicting these too would add."""
+        held = [*self._held, *(view.blocks_of(victim) for victim in victims)]
+        return view.kv.freed_by([*self.evicted, *victims], held) - self._freed
 
 
 def serve_decodes(view: EngineView, room: Room) -> Decode | tuple[Sequence, ...]:
@@ -108,7 +124,7 @@ def continue_prompts(view: EngineView, room: Room, chunk_size: int) -> Chunks:
         new = min(sequence.remaining_tokens, room.tokens, chunk_size)
         need = view.kv.blocks_for(sequence.computed_tokens + new) - sequence._blocks
         behind = standing[standing.index(sequence) + 1 :]
-        if need <= room.blocks + sum(other._blocks for other in behind):
+        if need <= room.blocks or need <= room.blocks + room.would_free(view, behind):
             while need > room.blocks:
                 room.evict(view, standing.pop())
             room.blocks -= need
@@ -125,6 +141,7 @@ def admit_prompts(view: EngineView, room: Room, chunk_size: int, *, whole: bool 
     prompts still need and beyond the watermark (not applied to an empty engine), as vLLM does
     with `scheduler_reserve_full_isl`. A step that evicted somebody admits nobody.
     With `whole`, a prompt that exceeds the tokens left waits, unless it is the step's first.
+    With prefix caching only the first: it may change what the next one finds (see `admissions`).
     """
     if room.evicted:
         return ()
@@ -132,19 +149,35 @@ def admit_prompts(view: EngineView, room: Room, chunk_size: int, *, whole: bool 
     free = room.blocks + room.granted - _promised_blocks(view)
     chunks: list[tuple[Sequence, int]] = []
     for sequence in view.waiting:
-        tokens = sequence.remaining_tokens
+        tokens = sequence.known_tokens - kv.cached_tokens(sequence)
         watermark = kv.watermark_blocks if view.running or chunks else 0
-        need = kv.blocks_for(tokens)
+        need = kv.blocks_to_admit(sequence, sequence.known_tokens)
         if room.seats <= 0 or room.tokens <= 0 or need > free - watermark:
             break
-        if whole and tokens > room.tokens and chunks:
+        if whole and tokens > room.tokens and (chunks or view.planned_tokens):
             break
         new = tokens if whole else min(tokens, room.tokens, chunk_size)
         free -= need
         room.seats -= 1
         room.tokens -= new
         chunks.append((sequence, new))
+        if kv.caches_prefixes:
+            break
     return tuple(chunks)
+
+
+def admissions(
+    view: EngineView, room: Room, chunk_size: int, *, whole: bool = False
+) -> tuple[Chunks, bool]:
+    """(first chunks of waiting prompts, whether to ask again in this step): `Plan`'s `more`.
+
+    With prefix caching prompts are admitted one by one, after everything else of the step is
+    applied, because each adds to the cache and takes from it.
+    """
+    chunks = admit_prompts(view, room, chunk_size, whole=whole)
+    if not view.kv.caches_prefixes:
+        return chunks, False
+    return () if view.planned_tokens is None else chunks, bool(chunks)
 
 
 def _promised_blocks(view: EngineView) -> int:
@@ -154,7 +187,12 @@ def _promised_blocks(view: EngineView) -> int:
 
 
 def holding(view: EngineView, room: Room) -> Holds:
-    """How long a decode-only plan stays right: would an arrival be admitted at once?"""
+    """How long a decode-only plan stays right: would an arrival be admitted at once?
+
+    A head of the queue whose earlier turn still generates may find more in the cache every step.
+    """
+    if view.waiting and view.kv.source_decodes(next(iter(view.waiting))):
+        return Holds.ONE_STEP
     if view.waiting or view.prefilling or room.seats <= 0 or room.tokens <= 0:
         return Holds.UNTIL_FINISH
     return Holds.UNTIL_ARRIVAL

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Literal
 
 from simulator.errors import ConfigError
-from simulator.plan import IDLE, Decode, Holds, Plan
+from simulator.plan import Decode, Holds, Plan
 from simulator.units import seconds_to_ns
 from simulator.view import EngineView
 
@@ -18,7 +18,7 @@ from .room import (
     KEEP_DECODING,
     UNLIMITED,
     Room,
-    admit_prompts,
+    admissions,
     checked_limits,
     serve_decodes,
 )
@@ -62,7 +62,7 @@ class StaticScheduler:
 
     def plan(self, view: EngineView) -> Plan:
         """Go on with the batch; or, if there is none, form the next one."""
-        if not view.running:
+        if not view.running or view.planned_tokens is not None:
             return self._next_batch(view)
         room = Room(UNLIMITED, view.kv.free_blocks, 0)
         decode = serve_decodes(view, room)
@@ -71,15 +71,14 @@ class StaticScheduler:
         return Plan(decode, (), tuple(room.evicted))
 
     def _next_batch(self, view: EngineView) -> Plan:
-        wake_ns = self._full_batch_due_ns(view)
+        wake_ns = None if view.planned_tokens is not None else self._full_batch_due_ns(view)
         if wake_ns is not None and wake_ns > view.now_ns:
             return Plan(wake_ns=wake_ns)
-        room = Room(UNLIMITED, view.kv.free_blocks, self.max_num_seqs)
-        batch = admit_prompts(view, room, UNLIMITED, whole=True)
-        if not batch:
-            return IDLE
-        longest = max(new for _, new in batch) if self.pad_prompts else 0
-        return Plan(Decode.NONE, batch, padded_prefill_tokens=longest)
+        seats = self.max_num_seqs - len(view.running)
+        room = Room(UNLIMITED, view.kv.free_blocks, seats)
+        batch, more = admissions(view, room, UNLIMITED, whole=True)
+        longest = max((new for _, new in batch), default=0) if self.pad_prompts else 0
+        return Plan(Decode.NONE, batch, padded_prefill_tokens=longest, more=more)
 
     def _full_batch_due_ns(self, view: EngineView) -> int | None:
         """When a batch that is not full must start all the same; None: now."""

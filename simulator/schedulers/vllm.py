@@ -79,10 +79,16 @@ class VllmScheduler:
             head = self._admit(view, room, cap)
             return Plan(Decode.NONE, head, more=bool(head))
         decode, chunks = self._serve_all(view, room, cap) or self._walk(view, room, cap)
-        more = bool(not room.evicted and self._admit(view, room, cap))
+        more = not room.evicted and self._may_admit(view, room, cap, chunks)
         if chunks or more or room.evicted:
-            withdrawn = tuple(room.withdrawn)
-            return Plan(decode, chunks, tuple(room.evicted), withdrawn=withdrawn, more=more)
+            return Plan(
+                decode,
+                chunks,
+                tuple(room.evicted),
+                withdrawn=tuple(room.withdrawn),
+                taken=tuple(room.taken),
+                more=more,
+            )
         holds = self._holding(view, room)
         return KEEP_DECODING[holds] if decode is Decode.ALL else Plan(decode, holds=holds)
 
@@ -135,6 +141,7 @@ class VllmScheduler:
                 if running.index(victim) < position:
                     position -= 1
                 running.remove(victim)
+                room.taken.append(sum(blocks for _, blocks in given.values()))
                 tokens, blocks = given.pop(victim, (0, 0))
                 room.tokens += tokens
                 room.evict(view, victim)
@@ -155,6 +162,19 @@ class VllmScheduler:
         if self.policy == "fcfs":
             return running[-1]
         return max(running, key=lambda s: (s.priority, s.arrival_ns, s.row))
+
+    def _may_admit(self, view: EngineView, room: Room, cap: int, chunks: Chunks) -> bool:
+        """Whether the head of the queue may start once the running ones have got theirs.
+
+        That can change what is cached of it: chunks add to it, and so do decodes of a conversation
+        that it continues; and the blocks taken may be hits of its own that nobody held.
+        """
+        kv = view.kv
+        if kv.caches_prefixes and len(view.waiting) and room.seats > 0 and room.tokens > 0:
+            if chunks or kv.source_decodes(next(iter(view.waiting))):
+                return True
+            room = Room(room.tokens, kv.free_blocks, room.seats)
+        return bool(self._admit(view, room, cap))
 
     def _admit(self, view: EngineView, room: Room, cap: int) -> Chunks:
         """The head of the queue, if it may start now; strictly in order, whatever the policy."""

@@ -39,7 +39,8 @@ class CheaperAlone:
 
 
 @pytest.mark.parametrize(
-    "scheduler", [StaticScheduler(1), ContinuousScheduler(2048, 1), ChunkedPrefillScheduler(2048, 1)]
+    "scheduler",
+    [StaticScheduler(1), ContinuousScheduler(2048, 1), ChunkedPrefillScheduler(2048, 1)],
 )
 def test_one_at_a_time_all_policies_are_the_same(scheduler: Scheduler) -> None:
     """Prefill 80 + 4 decodes of 8 = 112 each."""

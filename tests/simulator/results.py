@@ -25,7 +25,10 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Asked:
-    """A request; `held_ms` is how long a client-side cap held it back; `reason`: rejected."""
+    """A request; `held_ms` is how long a client-side cap held it back; `reason`: rejected.
+
+    cached: prompt tokens that it finds in the prefix cache when it is first admitted.
+    """
 
     arrival_ms: float
     prompt: int
@@ -33,6 +36,7 @@ class Asked:
     client: str | None = None
     held_ms: float = 0.0
     reason: str | None = None
+    cached: int = 0
 
 
 @dataclass(frozen=True)
@@ -49,18 +53,20 @@ class Step:
 
 @dataclass(frozen=True)
 class Evicted:
-    """A preemption; never resumed if `resume_ms` is None."""
+    """A preemption; never resumed if `resume_ms` is None. found: cached tokens when it resumed."""
 
     row: int
     at_ms: float
     resume_ms: float | None
     lost: int
+    found: int = 0
 
 
 @dataclass
 class _Life:
     known: int
     computed: int = 0
+    reached: int = 0
     first_time: int = 0
     again: int = 0
     active_ns: int = 0
@@ -79,7 +85,7 @@ def result_of(
 ) -> Result:
     """The result in which these steps served these requests. Rows in order of arrival."""
     evictions = evictions or []
-    lives = [_Life(asked.prompt) for asked in requests]
+    lives = [_Life(asked.prompt, asked.cached) for asked in requests]
     completed, pieces, pool_ends = _replay(lives, requests, steps, evictions)
     end_ns = ms_to_ns(stop_ms) if stop_ms is not None else 0
     end_ns = max(end_ns, *(ms_to_ns(step.end_ms) for step in steps), 0)
@@ -102,6 +108,7 @@ def result_of(
             np.array([ms_to_ns(each.at_ms) for each in evictions], np.int64),
             np.array([_or_never(each.resume_ms) for each in evictions], np.int64),
             np.array([each.lost for each in evictions], np.int64),
+            np.array([each.found for each in evictions], np.int64),
         ),
         scheduler="by hand",
         kv_blocks=kv_blocks,
@@ -122,14 +129,16 @@ def _replay(
     pending = sorted(evictions, key=lambda each: each.at_ms)
     for entry, step in enumerate(steps):
         while pending and pending[0].at_ms <= step.start_ms:
-            life = lives[pending.pop(0).row]
-            life.known, life.computed = life.known + len(life.tokens_ns), 0
+            each = pending.pop(0)
+            life = lives[each.row]
+            life.known, life.computed = life.known + len(life.tokens_ns), each.found
         start_ns, end_ns = ms_to_ns(step.start_ms), ms_to_ns(step.end_ms)
         completed.append(0)
         for row, new in step.prefill.items():
             life = lives[row]
             reached = min(requests[row].prompt, life.computed + new)
-            first_time = max(0, reached - life.first_time)
+            first_time = max(0, reached - max(life.computed, life.reached))
+            life.reached = max(reached, life.reached)
             life.first_time += first_time
             life.again += new - first_time
             life.computed += new
@@ -178,6 +187,7 @@ def _request_log(
         first_token_ns=column([(life.tokens_ns or [int(NOT_YET)])[0] for life in lives]),
         finish_ns=column([lives[r].tokens_ns[-1] if done[r] else int(NOT_YET) for r in rows]),
         emitted_tokens=column([len(life.tokens_ns) for life in lives]),
+        cached_tokens=column([request.cached for request in requests]),
         prefilled_tokens=column([life.first_time for life in lives]),
         recomputed_tokens=column([life.again for life in lives]),
         active_ns=column([life.active_ns for life in lives]),

@@ -6,16 +6,11 @@ import pytest
 
 from costmodels import ConstantCostModel
 from simulator import (
-    ALL,
     ChunkedPrefillScheduler,
     ConfigError,
     ContinuousScheduler,
-    EngineView,
-    InvalidPlanError,
     KVCache,
-    Plan,
     Request,
-    SchedulerStalledError,
     SimulatorError,
     State,
     StepShape,
@@ -145,125 +140,9 @@ def test_last_output_token_needs_no_place_in_the_cache() -> None:
     assert result.requests.state.tolist() == [State.FINISHED, State.REJECTED]
 
 
-def test_no_step_ends_after_the_stop_time() -> None:
-    """A: prompt 0-10, decodes to 20. B: arrives 15, prompt 16-26 would end after 25. C: 30."""
-    trace = asked((0, 8, 100), (15, 8, 1), (30, 8, 1))
-
-    result = simulate(trace, ContinuousScheduler(), PRICES, ROOMY, stop_ns=25 * NS_PER_MS)
-
-    states = [State.UNFINISHED, State.UNFINISHED, State.NOT_ARRIVED]
-    assert result.requests.state.tolist() == states
-    assert steps_ms(result) == [(0, 10), (10, 12), (12, 14), (14, 16)]
-    assert tokens_ms(result, 0) == [10, 12, 14, 16]
-    assert tokens_ms(result, 1) == []
-    assert result.requests.prefilled_tokens.tolist() == [8, 0, 0]
-    assert result.end_ns == 25 * NS_PER_MS
-
-
-def test_arrival_at_the_stop_time_has_not_arrived() -> None:
-    """Whether a step ends at the stop time (20) or not (21)."""
-    for stop in (20, 21):
-        trace = asked((0, 8, 100), (stop, 8, 1))
-        result = simulate(trace, ChunkedPrefillScheduler(), PRICES, ROOMY, stop_ns=stop * NS_PER_MS)
-        assert result.requests.state.tolist() == [State.UNFINISHED, State.NOT_ARRIVED]
-
-
-def test_empty_plan_is_asked_again_when_it_said() -> None:
-    """Arrives 0, the policy sleeps until 30; steps 30-40 and 40-42."""
-
-    class LateRiser:
-        def plan(self, view: EngineView) -> Plan:
-            if view.now_ns < 30 * NS_PER_MS:
-                return Plan(wake_ns=30 * NS_PER_MS)
-            return Plan(ALL, tuple((s, s.remaining_tokens) for s in view.waiting))
-
-    result = simulate(asked((0, 8, 2)), LateRiser(), PRICES, ROOMY)
-
-    assert tokens_ms(result, 0) == [40, 42]
-
-
-def test_alarm_that_is_no_longer_needed_does_not_prolong_the_run() -> None:
-    """The policy would wait for a second request until 900; it comes at 5 and both end at 15."""
-
-    class Pair:
-        def plan(self, view: EngineView) -> Plan:
-            if len(view.waiting) < 2:
-                return Plan(wake_ns=900 * NS_PER_MS)
-            return Plan(prefill=tuple((s, s.remaining_tokens) for s in view.waiting))
-
-    result = simulate(asked((0, 8, 1), (5, 8, 1)), Pair(), PRICES, ROOMY)
-
-    assert result.end_ns == 15 * NS_PER_MS
-
-
-def test_policy_that_would_wait_for_ever_is_stopped_with_a_reason() -> None:
-    class Lazy:
-        def plan(self, view: EngineView) -> Plan:
-            return Plan()
-
-    with pytest.raises(SchedulerStalledError, match=r"Lazy planned nothing at 0 ns while 1 requ"):
-        simulate(asked((0, 8, 1)), Lazy(), PRICES, ROOMY)
-
-
-def test_alarm_set_for_now_is_refused() -> None:
-    class Restless:
-        def plan(self, view: EngineView) -> Plan:
-            return Plan(wake_ns=view.now_ns)
-
-    with pytest.raises(InvalidPlanError, match="wake_ns must be later"):
-        simulate(asked((0, 8, 1)), Restless(), PRICES, ROOMY)
-
-
 def test_step_that_takes_no_time_is_refused() -> None:
     with pytest.raises(SimulatorError, match="a step must take time"):
         simulate(asked((0, 8, 1)), ChunkedPrefillScheduler(), Scripted(0), ROOMY)
-
-
-def test_planning_ahead_sees_an_arrival_one_step_later() -> None:
-    """A decodes in steps of 2 from 10. B arrives at 11, during 10-12.
-
-    Sync: it joins the step that starts at 12 and costs 12. Async: that step is planned already
-    (at 10), so B joins the one that starts at 14.
-    """
-    trace = asked((0, 8, 9), (11, 8, 1))
-
-    sync = simulate(trace, ChunkedPrefillScheduler(), PRICES, ROOMY)
-    ahead = simulate(trace, ChunkedPrefillScheduler(), PRICES, ROOMY, async_scheduling=True)
-
-    assert ms(sync.requests.first_token_ns) == [10, 24]
-    assert ms(ahead.requests.first_token_ns) == [10, 26]
-
-
-def test_planning_ahead_keeps_a_seat_until_the_last_token_is_delivered() -> None:
-    """One seat. A: prompt 0-10, its last token 10-12. B may start at 12, when A has left.
-
-    Async, at 10 the step after 10-12 is planned: A still has its seat, so nothing is; B starts
-    at 12 all the same, since nothing else keeps the device.
-    """
-    trace = asked((0, 8, 2), (0, 8, 1))
-
-    result = simulate(trace, ChunkedPrefillScheduler(2048, 1), PRICES, ROOMY, async_scheduling=True)
-
-    assert ms(result.requests.finish_ns) == [12, 22]
-
-
-def test_request_evicted_with_its_last_token_in_flight_ends_and_loses_nothing() -> None:
-    """Async: while its last step (10-12) runs, a policy evicts A. The token is delivered at 12."""
-
-    class Evictor:
-        def plan(self, view: EngineView) -> Plan:
-            if view.waiting:
-                return Plan(prefill=tuple((s, s.remaining_tokens) for s in view.waiting))
-            if not len(view.decoding):
-                return Plan(preempt=tuple(view.running))
-            return Plan(ALL)
-
-    result = simulate(asked((0, 8, 2)), Evictor(), PRICES, ROOMY, async_scheduling=True)
-
-    assert tokens_ms(result, 0) == [10, 12]
-    assert result.requests.preemptions.tolist() == [1]
-    assert result.requests.lost_tokens.tolist() == [0]
-    assert result.requests.preempted_ns.tolist() == [0]
 
 
 def test_progress_is_reported_in_requests_that_ended() -> None:

@@ -22,7 +22,7 @@ def limits_of(new_scheduler: partial) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("policy", ["static", "continuous", "chunked", "alternating"])
-@steady(120)
+@steady(90)
 @given(data=st.data())
 def test_engine_agrees_with_the_plain_one_in_every_number(policy: str, data: st.DataObject) -> None:
     trace = data.draw(traces())

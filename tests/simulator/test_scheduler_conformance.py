@@ -41,7 +41,7 @@ WAYS: tuple[dict[str, object], ...] = (
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@steady(60)
+@steady(45)
 @given(data=st.data())
 def test_leaps_steps_and_the_slow_path_agree_bit_for_bit(policy: str, data: st.DataObject) -> None:
     trace: Trace = data.draw(traces())

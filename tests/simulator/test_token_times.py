@@ -47,11 +47,9 @@ def check_against_tokens(result: Result) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@steady(40)
+@steady(30)
 @given(data=st.data())
-def test_gaps_and_counts_are_those_of_the_expanded_tokens(
-    policy: str, data: st.DataObject
-) -> None:
+def test_gaps_and_counts_are_those_of_the_expanded_tokens(policy: str, data: st.DataObject) -> None:
     trace = data.draw(traces())
     kv = data.draw(kv_caches(trace))
     new_scheduler = data.draw(POLICIES[policy])

@@ -56,12 +56,12 @@ class Spy:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@steady(40)
+@steady(25)
 @given(data=st.data())
 def test_nothing_depends_on_how_long_an_unfinished_answer_will_be(
     policy: str, data: st.DataObject
 ) -> None:
-    """Lengthen some answer: until it ends in the shorter run, all that is seen and planned is equal.
+    """Lengthen an answer: until it ends in the shorter run, all that is seen and planned is equal.
 
     Nobody is rejected: how long an answer may become is what admission control is told.
     """

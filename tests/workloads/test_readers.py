@@ -189,6 +189,74 @@ def test_generic_jsonl_reads_keys_that_only_some_rows_have(write: Write) -> None
     assert trace.think_ns is None
 
 
+SESSION_ROWS = [
+    {"t": 0, "in": 40, "out": 8, "turn": "a", "after": None, "pause": 0, "head": "x", "same": 32},
+    {"t": 0, "in": 55, "out": 8, "turn": "b", "after": "a", "pause": 9, "head": "x", "same": 32},
+    {"t": 5, "in": 20, "out": 8, "turn": "c", "after": None, "pause": 0, "head": None, "same": 0},
+]
+SESSION_COLUMNS = {
+    **{"arrival_s": "t", "prompt_tokens": "in", "output_tokens": "out", "id": "turn"},
+    **{"parent": "after", "think_ns": "pause", "prefix_group": "head", "prefix_tokens": "same"},
+}
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+def test_sessions_and_shared_prefixes_are_mapped_like_any_column(
+    tmp_path: Path, suffix: str
+) -> None:
+    path = tmp_path / f"s{suffix}"
+    if suffix == ".csv":
+        rows = [
+            ",".join("" if cell is None else str(cell) for cell in row.values())
+            for row in SESSION_ROWS
+        ]
+        path.write_text("\n".join([",".join(SESSION_ROWS[0]), *rows]))
+    elif suffix == ".jsonl":
+        path.write_text("\n".join(map(json.dumps, SESSION_ROWS)))
+    else:
+        pa = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(pa.Table.from_pylist(SESSION_ROWS), path)
+    trace = read_trace(path, columns=SESSION_COLUMNS)
+    assert trace.parent == (None, "a", None)
+    assert trace.think_ns is not None
+    assert trace.think_ns.tolist() == [0, 9, 0]
+    assert trace.prefix_group == ("x", "x", None)
+    assert trace.prefix_tokens is not None
+    assert trace.prefix_tokens.tolist() == [32, 32, 0]
+
+
+def test_a_column_of_pauses_of_zero_is_kept(write: Write) -> None:
+    head = "arrival_s,prompt_tokens,output_tokens,id,parent,think_ns"
+    trace = read_trace(write("s.csv", f"{head}\n0,4,1,a,,0\n0,6,1,b,a,0\n"))
+    assert trace.think_ns is not None
+    assert trace.think_ns.tolist() == [0, 0]
+
+
+def test_a_group_without_its_length_is_refused(write: Write) -> None:
+    head = "arrival_s,prompt_tokens,output_tokens"
+    with pytest.raises(WorkloadError, match="prefix_group says nothing without prefix_tokens"):
+        read_trace(write("g.csv", f"{head},prefix_group\n0,4,1,x\n"))
+    with pytest.raises(WorkloadError, match="prefix_tokens says nothing without prefix_group"):
+        read_trace(write("t.csv", f"{head},prefix_tokens\n0,4,1,3\n"))
+
+
+@pytest.mark.parametrize(
+    "rows", ["0,4,1,a,b\n0,4,1,b,", "0,4,1,a,\n1,4,1,b,c\n2,4,1,c,", "0,4,1,a,a"]
+)
+def test_a_turn_that_does_not_come_after_its_parent_is_refused(write: Write, rows: str) -> None:
+    line = next(n for n, row in enumerate(rows.split("\n"), 2) if not row.endswith(","))
+    with pytest.raises(WorkloadError, match=f"line {line}, column parent: .* does not come before"):
+        read_trace(write("s.csv", f"arrival_s,prompt_tokens,output_tokens,id,parent\n{rows}\n"))
+
+
+def test_a_turn_whose_parent_row_was_dropped_starts_its_conversation(write: Write) -> None:
+    rows = "0,0,1,a,\n0,6,1,b,a\n0,8,1,c,b\n0,8,1,d,elsewhere\n"
+    path = write("s.csv", f"arrival_s,prompt_tokens,output_tokens,id,parent\n{rows}")
+    trace = read_trace(path, bad_rows="skip")
+    assert trace.parent == (None, "b", None)
+    assert trace.notes[-1] == "turns whose earlier turn was left out: 2 start a conversation"
+
+
 def test_generic_parquet_reads_integers_floats_and_dates(tmp_path: Path) -> None:
     pa = pytest.importorskip("pyarrow")
     pq = pytest.importorskip("pyarrow.parquet")

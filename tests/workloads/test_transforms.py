@@ -14,6 +14,7 @@ from workloads import (
     at_rate,
     clip_lengths,
     filter_lengths,
+    generate_sessions,
     head,
     merge,
     scale_rate,
@@ -22,6 +23,7 @@ from workloads import (
     window,
     with_arrivals,
 )
+from workloads.links import relinked
 
 Identical = Callable[[Trace, Trace], None]
 S = 10**9
@@ -41,6 +43,22 @@ def trace() -> Trace:
         notes=("made by hand",),
         rows_in=4,
     )
+
+
+@pytest.fixture
+def sessions() -> Trace:
+    """Two sessions of three turns, at 0 and 4 s: prompts 10, 40, 70."""
+    trace = generate_sessions(
+        sessions=2,
+        rate=1,
+        turns=3,
+        first_prompt=6,
+        new_text=10,
+        output=20,
+        system_prompt_tokens=4,
+        think_time_s=1,
+    )
+    return with_arrivals(trace, np.repeat([0, 4 * S], 3))
 
 
 def test_time_scale_halves_every_arrival_and_nothing_else(
@@ -95,6 +113,67 @@ def test_a_window_is_half_open_and_rebased(trace: Trace) -> None:
 
 def test_a_turn_whose_earlier_turn_was_left_out_starts_anew(trace: Trace) -> None:
     assert window(trace, 1).parent == (None, None, "b")
+
+
+def test_a_turn_follows_the_nearest_earlier_turn_that_is_left(sessions: Trace) -> None:
+    """Left are s0.2, s0.3 and s1.3; then s0.1, s0.3, s1.2 and s1.3."""
+    fewer = sessions.take(np.array([1, 2, 5]))
+    assert relinked(sessions, fewer).parent == (None, "s0.2", None)
+    gap = relinked(sessions, sessions.take(np.array([0, 2, 4, 5])))
+    assert gap.parent == (None, "s0.1", None, "s1.2")
+    assert gap.notes[-1] == (
+        "turns whose earlier turn was left out: 1 follow the one before that, 1 start a "
+        "conversation"
+    )
+    assert relinked(sessions, sessions.take(np.arange(4))).notes == sessions.notes
+
+
+def test_filters_keep_links_right(sessions: Trace) -> None:
+    longer = filter_lengths(sessions, min_prompt=40)
+    assert longer.ids == ("s0.2", "s0.3", "s1.2", "s1.3")
+    assert longer.parent == (None, "s0.2", None, "s1.2")
+    assert longer.prefix_tokens is not None
+    assert longer.prefix_tokens.tolist() == [4] * 4
+    assert head(sessions, 5).parent == (None, "s0.1", "s0.2", None, "s1.1")
+
+
+def test_a_window_holds_whole_sessions(sessions: Trace) -> None:
+    """All turns carry the start of their session, 0 and 4 s."""
+    late = window(sessions, 1)
+    assert late.ids == ("s1.1", "s1.2", "s1.3")
+    assert late.arrival_ns.tolist() == [3 * S] * 3
+    assert late.parent == (None, "s1.1", "s1.2")
+
+
+def test_later_turns_stay_with_their_session_when_ties_are_spread(sessions: Trace) -> None:
+    """Only first turns can tie: here two sessions at 0, and one at 4 s."""
+    other = sessions.changed("again", arrival_ns=np.repeat([0, 4 * S], 3))
+    both = merge({"a": head(other, 3), "b": other})
+    spread = spread_ties(both, seed=1)
+    starts = {
+        name: spread.arrival_ns[row]
+        for row, name in enumerate(spread.session or ())
+        if spread.parent is not None and spread.parent[row] is None
+    }
+    assert 0 <= starts["a/s0"] < starts["b/s0"] < 4 * S == starts["b/s1"]
+    assert spread.arrival_ns.tolist() == [starts[name] for name in spread.session or ()]
+    assert spread.notes[-1].startswith("2 arrivals that shared a stamp")
+
+
+def test_merged_clients_share_no_system_prompt(sessions: Trace) -> None:
+    plain = Trace(np.array([S]), np.array([5]), np.array([5]))
+    merged = merge({"x": sessions, "y": sessions, "z": plain})
+    assert merged.prefix_group == (
+        *("x/system prompt",) * 3,
+        *("y/system prompt",) * 3,
+        None,
+        *("x/system prompt",) * 3,
+        *("y/system prompt",) * 3,
+    )
+    assert merged.prefix_tokens is not None
+    assert merged.prefix_tokens.tolist() == [4] * 6 + [0] + [4] * 6
+    assert merged.parent is not None
+    assert merged.parent[1:3] == ("x/s0.1", "x/s0.2")
 
 
 def test_head_takes_the_first_to_arrive(trace: Trace) -> None:
