@@ -18,6 +18,8 @@ Chunks = tuple[tuple[Sequence, int], ...]
 
 UNLIMITED = sys.maxsize
 
+KEEP_UNTIL_ARRIVAL = Plan(Decode.ALL, holds=Holds.UNTIL_ARRIVAL)
+KEEP_UNTIL_FINISH = Plan(Decode.ALL, holds=Holds.UNTIL_FINISH)
 KEEP_DECODING = {holds: Plan(Decode.ALL, holds=holds) for holds in Holds}
 """The plan of most steps, made once: everybody decodes, nothing else happens."""
 
@@ -36,12 +38,14 @@ class Room:
         self.seats = seats
         self.granted = 0
         self.evicted: list[Sequence] = []
-        self.withdrawn: list[tuple[Sequence, int]] = []
-        self._held: list[int] = []
+        self.withdrawn: list[tuple[Sequence, int]]
+        self._held: list[int]
         self._freed = 0
 
     def evict(self, view: EngineView, victim: Sequence) -> None:
         """Its seat and blocks are there to give; blocks it shares only with their last holder."""
+        if not self.evicted:
+            self.withdrawn, self._held = [], []
         self.evicted.append(victim)
         self._held.append(view.blocks_of(victim))
         freed = view.kv.freed_by(self.evicted, self._held)
@@ -59,9 +63,9 @@ def serve_decodes(view: EngineView, room: Room) -> Decode | tuple[Sequence, ...]
     the growth of those who stay is covered, which needs no walk.
     """
     pool = view.decoding
-    if view.slow_path or len(pool) > room.tokens:
+    if view.slow_path or pool.size > room.tokens:
         return _walk_decodes(view, room)
-    growth, members = pool.growth_blocks, len(pool)
+    growth, members = pool.growth_blocks, pool.size
     if growth > room.blocks:
         for victim in reversed(view.running):
             if victim in pool or victim in view.prefilling:
@@ -129,21 +133,28 @@ def admit_prompts(view: EngineView, room: Room, chunk_size: int, *, whole: bool 
     if room.evicted:
         return ()
     kv = view.kv
-    free = room.blocks + room.granted - _promised_blocks(view)
+    free = room.blocks
+    if view.prefilling:
+        free += room.granted - _promised_blocks(view)
     chunks: list[tuple[Sequence, int]] = []
+    size, seats, left = kv.block_size, room.seats, room.tokens
+    watermark = kv.watermark_blocks if view.running else 0
     for sequence in view.waiting:
-        tokens = sequence.remaining_tokens
-        watermark = kv.watermark_blocks if view.running or chunks else 0
-        need = kv.blocks_for(tokens)
-        if room.seats <= 0 or room.tokens <= 0 or need > free - watermark:
+        tokens = sequence.known_tokens - sequence.computed_tokens
+        need = -(-tokens // size)
+        if seats <= 0 or left <= 0 or need > free - watermark:
             break
-        if whole and tokens > room.tokens and chunks:
-            break
-        new = tokens if whole else min(tokens, room.tokens, chunk_size)
+        if whole:
+            if tokens > left and chunks:
+                break
+        else:
+            tokens = min(tokens, left, chunk_size)
         free -= need
-        room.seats -= 1
-        room.tokens -= new
-        chunks.append((sequence, new))
+        seats -= 1
+        left -= tokens
+        watermark = kv.watermark_blocks
+        chunks.append((sequence, tokens))
+    room.seats, room.tokens = seats, left
     return tuple(chunks)
 
 

@@ -81,7 +81,7 @@ class VllmScheduler:
         decode, chunks = self._serve_all(view, room, cap) or self._walk(view, room, cap)
         more = bool(not room.evicted and self._admit(view, room, cap))
         if chunks or more or room.evicted:
-            withdrawn = tuple(room.withdrawn)
+            withdrawn = tuple(room.withdrawn) if room.evicted else ()
             return Plan(decode, chunks, tuple(room.evicted), withdrawn=withdrawn, more=more)
         holds = self._holding(view, room)
         return KEEP_DECODING[holds] if decode is Decode.ALL else Plan(decode, holds=holds)
@@ -95,7 +95,7 @@ class VllmScheduler:
     def _serve_all(self, view: EngineView, room: Room, cap: int) -> tuple[Decode, Chunks] | None:
         """Everybody running gets what they want, if tokens and blocks cover it; else None."""
         pool, kv = view.decoding, view.kv
-        tokens = room.tokens - len(pool)
+        tokens = room.tokens - pool.size
         blocks = room.blocks - pool.growth_blocks
         if view.slow_path or tokens < 0 or blocks < 0:
             return None
