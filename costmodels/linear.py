@@ -21,10 +21,12 @@ from numpy.typing import NDArray
 from simulator.errors import ConfigError
 from simulator.plan import StepShape
 
-from .pricing import EXACT_BELOW_NS, checked, leap_prices_ns, on_grid, whole_ns
+from .pricing import checked
 from .table import CostTable, hand_written
 
 MAX_FULL_AT = 65_536
+BITS = 16
+HALF = 1 << 15
 
 
 class LinearCostModel:
@@ -42,8 +44,17 @@ class LinearCostModel:
     """
 
     __slots__ = (
-        *("_attention_ns", "_context_ns", "_longest_ns", "_longest_ns_at", "_prefill_step_ns"),
-        *("_sequence_ns", "_step_ns", "_token_ns", "needs_longest_context", "stamp", "table"),
+        "_context",
+        "_half_pair",
+        "_longest",
+        "_longest_at",
+        "_prefill_step",
+        "_sequence",
+        "_step",
+        "_token",
+        "needs_longest_context",
+        "stamp",
+        "table",
     )
 
     def __init__(
@@ -73,15 +84,15 @@ class LinearCostModel:
         full_at = longest_context_full_at_sequences
         if not any(given.values()):
             raise ConfigError("every coefficient is 0: a step must cost something")
-        self._token_ns = prefill_ms_per_token * 1e6
-        self._attention_ns = attention_ms_per_token_pair * 1e6
-        self._prefill_step_ns = prefill_step_ms * 1e6
-        self._step_ns = on_grid(step_ms * 1e6)
-        self._sequence_ns = on_grid(decode_ms_per_sequence * 1e6)
-        self._context_ns = on_grid(decode_ms_per_context_token * 1e6)
-        self._longest_ns = on_grid(longest_context_ms_per_token * 1e6)
-        self._longest_ns_at = _shares(self._longest_ns, full_at)
-        self.needs_longest_context = self._longest_ns > 0
+        self._token = _fixed(prefill_ms_per_token)
+        self._half_pair = _fixed(attention_ms_per_token_pair / 2)
+        self._prefill_step = _fixed(prefill_step_ms)
+        self._step = _fixed(step_ms) + HALF
+        self._sequence = _fixed(decode_ms_per_sequence)
+        self._context = _fixed(decode_ms_per_context_token)
+        self._longest = _fixed(longest_context_ms_per_token)
+        self._longest_at = _shares(self._longest, full_at)
+        self.needs_longest_context = self._longest > 0
         parameters = {**given, "longest_context_full_at_sequences": float(full_at)}
         self.table = table or hand_written("linear", "linear step prices", dict(parameters))
         self.stamp = self.table.stamp
@@ -89,43 +100,44 @@ class LinearCostModel:
     def step_ns(self, shape: StepShape) -> int:
         """Price one step, nanoseconds, at least 1."""
         chunks, seqs, context, longest = shape
-        price = self._step_ns + seqs * self._sequence_ns + context * self._context_ns
+        price = self._step + seqs * self._sequence + context * self._context
         if self.needs_longest_context:
-            price += longest * self._longest_ns_of(seqs)
+            price += longest * self._longest_of(seqs)
         if chunks:
-            price += self._prefill_ns(chunks)
-        return whole_ns(price)
+            price += self._prefill_step
+            for new, past in chunks:
+                price += new * (self._token + self._half_pair * (2 * past + new))
+        return price >> BITS or 1
+
+    def line(self, shape: StepShape) -> tuple[int, int]:
+        """(first, slope): k steps later, a decode-only step costs (first + k x slope) >> 16 ns."""
+        _, seqs, context, longest = shape
+        first = self._step + seqs * self._sequence + context * self._context
+        slope = seqs * self._context
+        if self.needs_longest_context:
+            each = self._longest_of(seqs)
+            first += longest * each
+            slope += each
+        return (first, slope) if first >> BITS else (1 << BITS, 0)
 
     def leap_ns(self, shape: StepShape, steps: int) -> NDArray[np.int64]:
         """Price `steps` consecutive decode-only steps; int64, shape (steps,), each at least 1."""
-        _, seqs, context, longest = shape
-        first = self._step_ns + seqs * self._sequence_ns + context * self._context_ns
-        slope = seqs * self._context_ns
-        if self.needs_longest_context:
-            longest_ns = self._longest_ns_of(seqs)
-            first += longest * longest_ns
-            slope += longest_ns
-        if first + steps * slope >= EXACT_BELOW_NS:
-            return np.array([self.step_ns(shape.after(k)) for k in range(steps)], dtype=np.int64)
-        return leap_prices_ns(first, slope, steps)
+        first, slope = self.line(shape)
+        return (np.arange(steps) * slope + first) >> BITS
 
-    def _longest_ns_of(self, seqs: int) -> float:
-        shares = self._longest_ns_at
-        return shares[seqs] if seqs < len(shares) else self._longest_ns
-
-    def _prefill_ns(self, chunks: tuple[tuple[int, int], ...]) -> float:
-        tokens = 0
-        pairs = 0.0
-        for new, past in chunks:
-            tokens += new
-            pairs += new * (past + 0.5 * new)
-        return self._prefill_step_ns + self._token_ns * tokens + self._attention_ns * pairs
+    def _longest_of(self, seqs: int) -> int:
+        shares = self._longest_at
+        return shares[seqs] if seqs < len(shares) else self._longest
 
 
-def _shares(longest_ns: float, full_at: float) -> tuple[float, ...]:
+def _fixed(price_ms: float) -> int:
+    return round(price_ms * 1e6 * (1 << BITS))
+
+
+def _shares(longest_ns: float, full_at: float) -> tuple[int, ...]:
     """The longest context's price per token beside 0, 1, … sequences, up to its full price."""
     if not 1 <= full_at <= MAX_FULL_AT:
         raise ConfigError(
             f"longest_context_full_at_sequences is {full_at}: must be 1 … {MAX_FULL_AT}"
         )
-    return tuple(on_grid(longest_ns * (seqs / full_at)) for seqs in range(math.ceil(full_at)))
+    return tuple(round(longest_ns * (seqs / full_at)) for seqs in range(math.ceil(full_at)))

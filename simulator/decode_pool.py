@@ -24,10 +24,11 @@ from .step_log import TokenLog
 class DecodePool:
     """The sequences that decode, in aggregate. Schedulers read it; the engine changes it.
 
-    step: decode steps planned so far. context_tokens: KV tokens of all members, summed.
+    step: decode steps planned so far. size: members. growth_blocks: blocks that one more token for
+    everybody needs. context_tokens: KV tokens of all members, summed.
     padded_seqs, padded_context_tokens: finished members of a static batch that still hold their
-    slot: priced, but producing nothing. resting, resting_now: members that sit out the step launched
-    last, and the one being planned.
+    slot: priced, but producing nothing. resting, resting_now: members that sit out the step that was
+    launched last, and the one being planned.
     """
 
     __slots__ = (
@@ -39,15 +40,19 @@ class DecodePool:
         "_sitting_out",
         "_tokens",
         "context_tokens",
+        "growth_blocks",
         "padded_context_tokens",
         "padded_seqs",
         "resting",
         "resting_now",
+        "size",
         "step",
     )
 
     def __init__(self, block_size: int, tokens: TokenLog, track_longest: bool) -> None:
         self.step = 0
+        self.size = 0
+        self.growth_blocks = 0
         self.context_tokens = 0
         self.padded_seqs = 0
         self.padded_context_tokens = 0
@@ -62,7 +67,7 @@ class DecodePool:
         self._longest: list[tuple[int, int, int, Sequence]] | None = [] if track_longest else None
 
     def __len__(self) -> int:
-        return len(self._members)
+        return self.size
 
     def __contains__(self, sequence: Sequence) -> bool:
         return sequence in self._members
@@ -79,16 +84,11 @@ class DecodePool:
         """Whether one more token of this member needs a new block."""
         return self.context_of(sequence) % self._block_size == 0
 
-    @property
-    def growth_blocks(self) -> int:
-        """Blocks that one more token for everybody needs."""
-        return self._phases[(self.step + 1) % self._block_size]
-
     def growth_of(self, steps: int) -> int:
         """Blocks that `steps` more tokens for everybody need."""
-        size = self._block_size
         if steps == 1:
-            return self._phases[(self.step + 1) % size]
+            return self.growth_blocks
+        size = self._block_size
         cycles, rest = divmod(steps, size)
         start = (self.step + 1) % size
         stop = start + rest
@@ -97,11 +97,11 @@ class DecodePool:
             part = sum(phases[start:stop])
         else:
             part = sum(phases[start:]) + sum(phases[: stop - size])
-        return cycles * len(self._members) + part
+        return cycles * self.size + part
 
     def steps_that_fit(self, free_blocks: int, limit: int) -> int:
         """The largest number of steps, at most `limit`, whose growth fits `free_blocks`."""
-        size, members = self._block_size, len(self._members)
+        size, members = self._block_size, self.size
         if members * ((limit + size - 1) // size) <= free_blocks or not members:
             return limit
         steps, free = free_blocks // members * size, free_blocks % members
@@ -114,10 +114,7 @@ class DecodePool:
 
     def _steps_to_finish(self) -> int:
         """Steps until the next member produces its last token (that step included)."""
-        heap = self._finish
-        while heap[0][2] != heap[0][3]._version:
-            heappop(heap)
-        return heap[0][0] - self.step
+        return self._finish[0][0] - self.step
 
     def longest_context(self) -> int:
         """The largest context of a member or a padded slot; 0 if untracked or empty."""
@@ -130,43 +127,65 @@ class DecodePool:
 
     def join(self, sequence: Sequence) -> None:
         """A sequence whose prompt is computed and whose next token is a decode."""
-        left = sequence._output_tokens - sequence._produced_tokens
-        sequence._first_context = sequence.computed_tokens
-        sequence._joined_step = sequence._span_step = self.step
+        step, context = self.step, sequence.computed_tokens
+        sequence._first_context = context
+        sequence._joined_step = sequence._span_step = step
         self._members[sequence] = None
-        self.context_tokens += sequence.computed_tokens
-        self._phases[(self.step + 1 - sequence.computed_tokens) % self._block_size] += 1
-        self._expect(sequence, self.step + left)
+        self.size += 1
+        self.context_tokens += context
+        size = self._block_size
+        self._phases[(step + 1 - context) % size] += 1
+        if context % size == 0:
+            self.growth_blocks += 1
+        self._expect(sequence, step + sequence._output_tokens - sequence._produced_tokens)
 
     def advance(self, steps: int) -> list[Sequence]:
         """Everybody produces `steps` tokens; returns those who are done, in admission order."""
-        self.step += steps
+        self.step = now = self.step + steps
         if self._sitting_out:
             for phase in self._sitting_out:
                 self._phases[phase] += 1
             self._sitting_out.clear()
-        self.context_tokens += steps * len(self._members)
-        self.padded_context_tokens += steps * self.padded_seqs
-        heap, now = self._finish, self.step
+        self.context_tokens += steps * self.size
+        if self.padded_seqs:
+            self.padded_context_tokens += steps * self.padded_seqs
+        heap = self._finish
         done: list[Sequence] = []
-        while heap and heap[0][0] <= now:
-            _, _, version, sequence = heappop(heap)
-            if version == sequence._version:
-                done.append(sequence)
-                self.leave(sequence)
+        while heap and heap[0][0] == now:
+            sequence = heappop(heap)[3]
+            done.append(sequence)
+            self._leave(sequence)
+            if heap and heap[0][2] != heap[0][3]._version:
+                self._drop_stale()
+        self.growth_blocks = self._phases[(now + 1) % self._block_size]
         return done
 
     def leave(self, sequence: Sequence) -> None:
-        """Finished or preempted: write down what was derived."""
-        context = self.context_of(sequence)
-        self._close_span(sequence)
+        """Preempted: write down what was derived."""
+        self._leave(sequence)
+        self._drop_stale()
+        self.growth_blocks = self._phases[(self.step + 1) % self._block_size]
+
+    def _leave(self, sequence: Sequence) -> None:
+        step, first = self.step, sequence._span_step
+        joined, joined_context = sequence._joined_step, sequence._first_context
+        context = joined_context + step - joined
+        if step > first:
+            self._tokens.span(sequence.row, first, step, joined_context + first - joined)
         sequence._version += 1
-        sequence._produced_tokens += self.step - sequence._joined_step
+        sequence._produced_tokens += step - joined
         sequence.computed_tokens = context
         sequence._blocks = -(-context // self._block_size)
         del self._members[sequence]
+        self.size -= 1
         self.context_tokens -= context
-        self._phases[(self.step + 1 - context) % self._block_size] -= 1
+        self._phases[(step + 1 - context) % self._block_size] -= 1
+
+    def _drop_stale(self) -> None:
+        """The first entry of the heap of finishes is always a valid one."""
+        heap = self._finish
+        while heap and heap[0][2] != heap[0][3]._version:
+            heappop(heap)
 
     def hold_back(self, sequence: Sequence) -> None:
         """The member sits out the coming step (called before `advance(1)`)."""
@@ -178,6 +197,8 @@ class DecodePool:
         sequence._joined_step += 1
         sequence._span_step = self.step + 1
         self._expect(sequence, sequence._finish_step + 1)
+        self._drop_stale()
+        self.growth_blocks = self._phases[(self.step + 1) % self._block_size]
 
     def keep_slot(self, sequence: Sequence) -> None:
         """A finished member of a static batch stays as a padded slot until the batch ends."""

@@ -23,15 +23,22 @@ from .decode_pool import DecodePool
 from .errors import InvalidPlanError, SchedulerStalledError
 from .feed import ArrivalFeed
 from .kv_cache import KVCache
-from .leap import LONGEST_LEAP, Priced, price, steps_at_once
+from .leap import (
+    BITS,
+    LONGEST_LEAP,
+    price,
+    refuse_price,
+    steps_at_once,
+    steps_until,
+)
 from .lifecycle import Chunks, Lifecycle
-from .plan import Holds, Plan, StepShape
+from .plan import Decode, Holds, Plan, StepShape
 from .promise import Promise
 from .queues import FcfsQueue, KeyedQueue, WaitingQueue
 from .request import Sequence
 from .request_log import RequestColumns
 from .step_log import EntryLog, TokenLog
-from .validation import check_plan
+from .validation import check_decodes, check_plan
 from .view import EngineView, Scheduler
 
 PROGRESS_EVERY = 256
@@ -126,6 +133,14 @@ class Engine:
         self._closes_ns = sys.maxsize if options.stop_ns is None else options.stop_ns - 1
         self._token_limit: int | None = getattr(scheduler, "step_token_limit", None)
         self._promise = Promise(scheduler) if options.check_promises else None
+        self._careful = options.slow_path or options.check_promises
+        self._line = getattr(cost_model, "line", None)
+        self._step_ns = cost_model.step_ns
+        self._needs_longest = cost_model.needs_longest_context
+        self._stop_ns, self._depth = options.stop_ns, options.pipeline_depth
+        self._most_tokens = kv.blocks * kv.block_size + 1
+        if options.max_model_len is not None:
+            self._most_tokens = min(self._most_tokens, options.max_model_len)
         self._reported = 0
         self._busy_until_ns = 0
         self._wake_ns: int | None = None
@@ -135,31 +150,48 @@ class Engine:
 
     def run(self) -> Generator[simpy.Event, None, None]:
         """The loop: a SimPy process that ends when nothing is left to serve and nothing comes."""
-        pipe, depth = self.pipe, self._options.pipeline_depth
+        env, pipe, ahead = self._env, self.pipe, self._options.pipeline_depth - 1
+        feed, view, timeout = self.feed, self.view, self._env.timeout
+        now_ns = env.now
         while True:
             if pipe:
-                yield from self._until(pipe[-1].last_start_ns)
-            self._take_arrivals(self._env.now)
-            flight = self._launch() if self._has_work() else None
-            if flight is not None:
-                pipe.append(flight)
-                if len(pipe) < depth:
-                    continue
-            if pipe:
-                flight = pipe[0]
-                if flight.end_ns > self._env.now:
-                    self.events += 1
-                    yield self._env.timeout(flight.end_ns - self._env.now)
-                if flight.finishing:
-                    # What arrived before makes way before: a finish lets capped clients go on.
-                    self._take_arrivals(flight.end_ns - 1)
-                self.life.deliver(flight.completed, flight.finishing, flight.end_ns)
-                pipe.popleft()
+                yield from self._until(pipe[-1][0])
+                now_ns = env.now
+            due_ns = feed.next_ns
+            if due_ns is not None and due_ns <= now_ns:
+                self._take_arrivals(now_ns)
+            flight = None
+            if (view.running or view.waiting) and not self._stopped:
+                flight = self._launch()
+            if ahead:
+                if flight is not None:
+                    pipe.append(flight)
+                    if len(pipe) <= ahead:
+                        continue
+                flight = pipe[0] if pipe else None
+            if flight is None:
+                change_ns = self._next_change_ns()
+                if change_ns is None:
+                    break
+                yield from self._until(change_ns)
+                now_ns = env.now
                 continue
-            change_ns = self._next_change_ns()
-            if change_ns is None:
-                break
-            yield from self._until(change_ns)
+            _, end_ns, completed, finishing = flight
+            if end_ns > now_ns:
+                self.events += 1
+                yield timeout(end_ns - now_ns)
+                now_ns = end_ns
+            if completed or finishing:
+                if finishing:
+                    due_ns = feed.next_ns
+                    if due_ns is not None and due_ns < end_ns:
+                        # What arrived before makes way before: a finish lets capped clients go on.
+                        self._take_arrivals(end_ns - 1)
+                self.life.deliver(completed, finishing, end_ns)
+                if self._options.progress is not None:
+                    self._report_progress()
+            if ahead:
+                pipe.popleft()
         if self._options.stop_ns is not None:
             yield from self._until(self._options.stop_ns)
             self._take_arrivals(self._options.stop_ns)
@@ -173,29 +205,28 @@ class Engine:
             yield self._env.timeout(time_ns - self._env.now)
 
     def _take_arrivals(self, now_ns: int) -> None:
-        feed, last_ns = self.feed, min(now_ns, self._closes_ns)
+        feed, life = self.feed, self.life
+        last_ns = now_ns if now_ns < self._closes_ns else self._closes_ns
         next_ns = feed.next_ns
         while next_ns is not None and next_ns <= last_ns:
             for sequence in feed.pull(last_ns):
-                self.life.arrive(sequence, self._rejection(sequence))
+                total = sequence.prompt_tokens + sequence._output_tokens
+                life.arrive(
+                    sequence, None if total <= self._most_tokens else self._rejection(total)
+                )
             next_ns = feed.next_ns
         self.view.load_ended = next_ns is None
-        if self._options.progress and self.life.ended - self._reported >= PROGRESS_EVERY:
-            self._reported = self.life.ended
-            self._options.progress(self._reported)
 
-    def _rejection(self, sequence: Sequence) -> str | None:
-        """Why a request can never be served: said on arrival, instead of blocking the queue.
-
-        The cache must hold prompt + output - 1 tokens: the last token is never fed back.
-        """
-        total = sequence.prompt_tokens + sequence._output_tokens
+    def _rejection(self, total: int) -> str:
+        """Why a request can never be served: said on arrival, instead of blocking the queue."""
         limit = self._options.max_model_len
-        if limit is not None and total > limit:
-            return "exceeds_model_len"
-        if self._kv.blocks_for(total - 1) > self._kv.blocks:
-            return "exceeds_kv_capacity"
-        return None
+        return "exceeds_model_len" if limit is not None and total > limit else "exceeds_kv_capacity"
+
+    def _report_progress(self) -> None:
+        progress, ended = self._options.progress, self.life.ended
+        if progress is not None and ended - self._reported >= PROGRESS_EVERY:
+            self._reported = ended
+            progress(ended)
 
     def _next_change_ns(self) -> int | None:
         """When anything can change while nothing runs; None: the run is over."""
@@ -220,64 +251,179 @@ class Engine:
             )
         return wake_ns
 
-    def _plan(self, start_ns: int) -> Plan:
-        """Ask the scheduler, check its plan and evict whom it names."""
-        view = self.view
+    def _launch(self) -> Flight | None:
+        """Plan a step (or a leap of identical ones) and start it; None: there is nothing to do."""
+        view, pool = self.view, self.pool
+        view.now_ns = now_ns = self._env.now
+        start_ns = now_ns if now_ns > self._busy_until_ns else self._busy_until_ns
         plan = self._scheduler.plan(view)
-        check_plan(plan, view, self._token_limit)
-        if self._promise is not None:
-            self._promise.check(plan, view)
+        decode, prefill, preempt, *_, more = plan
+        if prefill or preempt or more or decode is not Decode.ALL or self._careful:
+            check_plan(plan, view, self._token_limit)
+            if self._promise is not None:
+                self._promise.check(plan, view)
+            if preempt:
+                self._evict(plan, start_ns)
+        else:
+            check_decodes(pool, view.kv.free_blocks, self._token_limit)
+        if decode is Decode.ALL:
+            seqs, pool.resting_now = pool.size, ()
+        else:
+            seqs = self._seat_decodes(plan)
+        if prefill or more:
+            return self._mixed_step(plan, start_ns, seqs)
+        if seqs:
+            return self._leap(plan, start_ns, seqs)
+        self._wake_ns = now_ns if preempt else self._later(plan.wake_ns)
+        return None
+
+    def _evict(self, plan: Plan, start_ns: int) -> None:
         withdrawn = dict(plan.withdrawn)
         for sequence, taken in zip(plan.preempt, plan.taken or repeat(0), strict=False):
             self._kv.set_aside(taken)
             self.life.evict(sequence, start_ns, withdrawn.get(sequence, 0))
-            self._evicted += 1
-        return plan
+        self._evicted += len(plan.preempt)
 
-    def _launch(self) -> Flight | None:
-        """Plan a step (or a leap of identical ones) and start it; None: there is nothing to do."""
-        view, kv, pool = self.view, self._kv, self.pool
-        view.now_ns = self._env.now
-        start_ns = max(view.now_ns, self._busy_until_ns)
-        plan = self._plan(start_ns)
-        decode_seqs = self._seat_decodes(plan)
-        shape = self._decode_shape(plan, decode_seqs)
-        completed: list[Sequence] = []
-        in_parts = bool(plan.prefill or plan.more)
-        if in_parts:
-            finishing = self._decode(1) if decode_seqs else []
-            plan, chunks, completed = self._start_prompts(plan, start_ns, decode_seqs)
-            used_blocks = kv.used_blocks
-            shape = shape._replace(chunks=tuple(chunks))
-        if not (decode_seqs or plan.prefill):
-            self._wake_ns = view.now_ns if plan.preempt else self._later(plan.wake_ns)
+    def _mixed_step(self, plan: Plan, start_ns: int, seqs: int) -> Flight | None:
+        """One step with prompt chunks in it."""
+        pool, kv, life = self.pool, self._kv, self.life
+        priced_seqs, context, longest = self._decodes(plan, seqs) if seqs else (0, 0, 0)
+        finishing: list[Sequence] = []
+        if seqs:
+            kv.grow(pool.growth_blocks)
+            finishing = pool.advance(1)
+        chunks, completed = life.compute_prompts(plan, start_ns)
+        if plan.more:
+            plan = self._rest_of(plan, start_ns, seqs, chunks, completed)
+            if not (seqs or chunks):
+                return None
+        shape = StepShape(tuple(chunks), priced_seqs, context, longest)
+        duration_ns = self._step_ns(shape)
+        if duration_ns <= 0:
+            refuse_price(self._cost_model, shape, duration_ns)
+        end_ns = start_ns + duration_ns
+        if self._stop_ns is not None and end_ns > self._stop_ns:
+            self._stopped = True
+            life.take_back(plan)
             return None
-        leap = self._price(plan, shape, start_ns)
-        if self._stopped:
-            self.life.take_back(plan)
-            return None
-        if not in_parts:
-            used_blocks = kv.used_blocks + pool.growth_blocks
-            finishing = self._decode(leap.steps)
-        for sequence, _ in plan.prefill:
-            sequence._active_ns += leap.total_ns
-        for sequence in completed:
-            self.life.end_prompt(sequence, self.entries.count, finishing)
-        view.previous = plan
+        tokens = 0
+        for sequence, new in plan.prefill:
+            sequence._active_ns += duration_ns
+            tokens += new
+        used_blocks = kv.blocks - kv.free_blocks
+        if completed:
+            life.end_prompts(completed, self.entries.count, finishing)
+        self.entries.add(
+            (
+                start_ns,
+                1,
+                tokens,
+                len(chunks),
+                seqs,
+                priced_seqs - seqs,
+                context,
+                len(self.view.running),
+                used_blocks,
+                self._evicted,
+                len(completed),
+                duration_ns << BITS,
+                0,
+            )
+        )
+        self._evicted = 0
+        self._busy_until_ns = end_ns
+        self.view.previous = plan
         pool.resting = pool.resting_now
-        self._log(plan, shape, decode_seqs, (start_ns, used_blocks, len(completed)), leap)
-        self._busy_until_ns = end_ns = start_ns + leap.total_ns
-        return Flight(end_ns - leap.last_ns, end_ns, completed, finishing)
+        return Flight(start_ns, end_ns, completed, finishing)
 
-    def _start_prompts(
-        self, plan: Plan, start_ns: int, decode_seqs: int
-    ) -> tuple[Plan, Chunks, list[Sequence]]:
-        """Chunks get their blocks, part by part; (the whole plan, chunks, completed prompts)."""
+    def _leap(self, plan: Plan, start_ns: int, seqs: int) -> Flight | None:
+        """Nothing but decodes, for as many steps as the plan holds."""
+        pool, kv = self.pool, self._kv
+        if seqs < pool.size or self._careful:
+            priced_seqs, context, longest = self._decodes(plan, seqs)
+        else:
+            priced_seqs = seqs + pool.padded_seqs
+            context = pool.context_tokens + pool.padded_context_tokens
+            longest = pool.longest_context() if self._needs_longest else 0
+        shape = StepShape((), priced_seqs, context, longest)
+        steps, cut_ns = 1, None
+        if plan.holds is not Holds.ONE_STEP and not (self.pipe and self._finish_in_flight()):
+            steps = steps_at_once(plan.holds, pool, kv.free_blocks, self._longest_leap)
+            if steps > 1 and plan.holds is Holds.UNTIL_ARRIVAL:
+                due_ns = self.feed.next_ns
+                if due_ns is not None:
+                    cut_ns = due_ns - start_ns
+        line = self._line
+        if steps == 1 or line is None:
+            first, slope, steps, total_ns, last_ns = self._price(shape, steps, cut_ns, start_ns)
+        else:
+            first, slope = line(shape)
+            limit_ns = None if self._stop_ns is None else self._stop_ns - start_ns
+            steps, total_ns = steps_until(first, slope, steps, (cut_ns, limit_ns, self._depth))
+            self._stopped = not steps
+            last_ns = first + (steps - 1) * slope >> BITS
+        if self._stopped:
+            return None
+        if self._promise is not None:
+            self._promise.made(plan, steps)
+            steps, first, slope = 1, self._step_ns(shape) << BITS, 0
+            total_ns = last_ns = first >> BITS
+        growth = pool.growth_blocks
+        used_blocks = kv.blocks - kv.free_blocks + growth
+        kv.grow(growth if steps == 1 else pool.growth_of(steps))
+        finishing = pool.advance(steps)
+        self.entries.add(
+            (
+                start_ns,
+                steps,
+                0,
+                0,
+                seqs,
+                priced_seqs - seqs,
+                context,
+                len(self.view.running),
+                used_blocks,
+                self._evicted,
+                0,
+                first,
+                slope,
+            )
+        )
+        self._evicted = 0
+        self._busy_until_ns = end_ns = start_ns + total_ns
+        self.view.previous = plan
+        pool.resting = pool.resting_now
+        return Flight(end_ns - last_ns, end_ns, [], finishing)
+
+    def _price(
+        self, shape: StepShape, steps: int, cut_ns: int | None, start_ns: int
+    ) -> tuple[int, int, int, int, int]:
+        """A single step, or a leap of a model that has no straight line."""
+        if steps == 1:
+            total_ns = self._step_ns(shape)
+            if total_ns <= 0:
+                refuse_price(self._cost_model, shape, total_ns)
+            if self._stop_ns is not None and start_ns + total_ns > self._stop_ns:
+                self._stopped = True
+            return total_ns << BITS, 0, 1, total_ns, total_ns
+        leap = price(self._cost_model, shape, steps, cut_ns, self._depth)
+        if self._stop_ns is not None:
+            leap, self._stopped = leap.ended_by(self._stop_ns - start_ns)
+        steps, durations, total_ns, last_ns = leap
+        if isinstance(durations, int):
+            return total_ns << BITS, 0, 1, total_ns, total_ns
+        if not self._stopped and self._promise is None:
+            self.entries.add_durations(durations)
+        return 0, -1, steps, total_ns, last_ns
+
+    def _rest_of(
+        self, plan: Plan, start_ns: int, seqs: int, chunks: Chunks, completed: list[Sequence]
+    ) -> Plan:
+        """The other parts of a step whose plan says `more`; returns the whole plan."""
         view = self.view
-        chunks, completed = self.life.compute_prompts(plan, start_ns)
         prefill, part, longest = plan.prefill, plan, plan.padded_prefill_tokens
         while part.more:
-            view.planned_tokens = decode_seqs + sum([new for _, new in prefill])
+            view.planned_tokens = seqs + sum([new for _, new in prefill])
             part = self._scheduler.plan(view)
             check_plan(part, view, self._token_limit)
             prefill += part.prefill
@@ -287,63 +433,18 @@ class Engine:
             completed += new_completed
         view.planned_tokens = None
         if longest:
-            chunks = [(longest, past) for _, past in chunks]
-        return plan._replace(prefill=prefill, more=False), chunks, completed
-
-    def _decode(self, steps: int) -> list[Sequence]:
-        """The pool produces `steps` tokens each; returns who is done."""
-        self._kv.grow(self.pool.growth_of(steps))
-        return self.pool.advance(steps)
-
-    def _log(
-        self,
-        plan: Plan,
-        shape: StepShape,
-        decode_seqs: int,
-        facts: tuple[int, int, int],
-        leap: Priced,
-    ) -> None:
-        start_ns, used_blocks, completed = facts
-        self.entries.add(
-            (
-                start_ns,
-                leap.steps,
-                sum([new for _, new in plan.prefill]),
-                len(plan.prefill),
-                decode_seqs,
-                shape.decode_seqs - decode_seqs,
-                shape.decode_context_tokens,
-                len(self.view.running),
-                used_blocks,
-                self._evicted,
-                completed,
-            ),
-            leap.durations,
-        )
-        self._evicted = 0
-
-    def _price(self, plan: Plan, shape: StepShape, start_ns: int) -> Priced:
-        """The steps this plan stays right for, priced."""
-        steps, cut_ns = 1, None
-        if not plan.prefill and not self._finish_in_flight():
-            limit = self._longest_leap
-            steps = steps_at_once(plan.holds, self.pool, self._kv.free_blocks, limit)
-            if plan.holds is Holds.UNTIL_ARRIVAL and self.feed.next_ns is not None:
-                cut_ns = self.feed.next_ns - start_ns
-        leap = price(self._cost_model, shape, steps, cut_ns, self._options.pipeline_depth)
-        if self._options.stop_ns is not None:
-            leap, self._stopped = leap.ended_by(self._options.stop_ns - start_ns)
-        return leap if self._promise is None else self._promise.make(plan, leap)
+            chunks[:] = [(longest, past) for _, past in chunks]
+        return plan._replace(prefill=prefill, more=False)
 
     def _finish_in_flight(self) -> bool:
         """Whether a launched step will free a seat (async only): then plans hold one step."""
-        return any(flight.finishing for flight in self.pipe) if self.pipe else False
+        return any(finishing for _, _, _, finishing in self.pipe)
 
     def _seat_decodes(self, plan: Plan) -> int:
         """How many decode in this step; those left out sit it out."""
-        pool, decode_seqs = self.pool, plan.decode_seqs(len(self.pool))
+        pool, decode_seqs = self.pool, plan.decode_seqs(self.pool.size)
         pool.resting_now = ()
-        if decode_seqs < len(pool) and (decode_seqs or self._kv.caches_prefixes):
+        if decode_seqs < pool.size and (decode_seqs or self._kv.caches_prefixes):
             chosen = set(plan.decode) if isinstance(plan.decode, tuple) else ()
             left_out = [sequence for sequence in pool if sequence not in chosen]
             if decode_seqs:
@@ -352,18 +453,15 @@ class Engine:
             pool.resting_now = set(left_out)
         return decode_seqs
 
-    def _decode_shape(self, plan: Plan, decode_seqs: int) -> StepShape:
-        """The decoding half of a step's shape, from the aggregates."""
+    def _decodes(self, plan: Plan, seqs: int) -> tuple[int, int, int]:
+        """(sequences, summed context, longest context) that a step prices, from the aggregates."""
         pool = self.pool
-        if not decode_seqs:
-            return StepShape((), 0, 0)
-        longest = pool.longest_context() if self._cost_model.needs_longest_context else 0
+        longest = pool.longest_context() if self._needs_longest else 0
         context = pool.context_tokens
-        if self.view.slow_path or decode_seqs < len(pool):
+        if self.view.slow_path or seqs < pool.size:
             members = plan.decode if isinstance(plan.decode, tuple) else tuple(pool)
             context, longest = self._walked(members, longest)
-        seqs = decode_seqs + pool.padded_seqs
-        return StepShape((), seqs, context + pool.padded_context_tokens, longest)
+        return seqs + pool.padded_seqs, context + pool.padded_context_tokens, longest
 
     def _walked(self, members: tuple[Sequence, ...], longest: int) -> tuple[int, int]:
         """Summed and longest context of these members only (slow path, or some sit out)."""

@@ -6,7 +6,8 @@ scheduler and the event queue are asked: cut it anywhere and the rest of it is p
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from math import sqrt
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,12 @@ from .cost_model import CostModel
 from .decode_pool import DecodePool
 from .errors import SimulatorError
 from .plan import Holds, StepShape
+
+BITS = 16
+"""Prices of a line are in units of 2**-16 ns."""
+
+SHORT = 16
+"""Sums of so few steps are quicker term by term."""
 
 LONGEST_LEAP = 1 << 14
 """Steps in one leap at most, so that its arrays stay small."""
@@ -46,7 +53,11 @@ def steps_at_once(holds: Holds, pool: DecodePool, free_blocks: int, limit: int) 
     """Steps until the next finish or block shortage; at most `limit`, and 1 unless it holds."""
     if limit == 1 or holds is Holds.ONE_STEP:
         return 1
-    steps = min(pool._steps_to_finish(), limit)
+    steps = pool._finish[0][0] - pool.step
+    if steps > limit:
+        steps = limit
+    if pool.size * (steps // pool._block_size + 1) <= free_blocks:
+        return steps
     return pool.steps_that_fit(free_blocks, steps) if steps > 1 else 1
 
 
@@ -64,9 +75,7 @@ def price(
     """
     first_ns = cost_model.step_ns(shape)
     if first_ns <= 0:
-        raise SimulatorError(
-            f"{type(cost_model).__name__} priced {shape} at {first_ns} ns: a step must take time"
-        )
+        refuse_price(cost_model, shape, first_ns)
     if steps > 1 and cut_ns is not None:
         steps = min(steps, cut_ns // first_ns + depth) if cut_ns > 0 else 1
     if steps <= 1:
@@ -77,3 +86,95 @@ def price(
         steps = min(steps, int(ends.searchsorted(cut_ns)) + depth)
         durations = durations[:steps]
     return Priced(steps, durations, int(ends[steps - 1]), int(durations[-1]))
+
+
+def steps_until(
+    first: int, slope: int, steps: int, until: tuple[int | None, int | None, int]
+) -> tuple[int, int]:
+    """At most `steps` steps of a line, ended by an arrival or the stop time; and their sum, ns.
+
+    until: (when an arrival cuts, when the run stops, steps planned ahead); ns after the start.
+    """
+    cut_ns, limit_ns, depth = until
+    if cut_ns is None:
+        total_ns = line_sum(first, slope, steps)
+    elif cut_ns <= 0:
+        steps, total_ns = 1, first >> BITS
+    else:
+        most = steps
+        steps, total_ns = steps_reaching(first, slope, most, cut_ns)
+        while depth > 1 and steps < most:
+            total_ns += first + slope * steps >> BITS
+            steps, depth = steps + 1, depth - 1
+    if limit_ns is not None and total_ns > limit_ns:
+        steps, total_ns = steps_reaching(first, slope, steps, limit_ns + 1)
+        steps -= 1
+        total_ns -= first + slope * steps >> BITS
+    return steps, total_ns
+
+
+def steps_reaching(first: int, slope: int, steps: int, cut_ns: int) -> tuple[int, int]:
+    """Steps of a line until their sum reaches `cut_ns`, at most `steps`; and that sum, ns.
+
+    The guess solves the line without its rounding; it is then put right step by step.
+    """
+    most = cut_ns // (first >> BITS) + 1
+    if most < SHORT or steps < SHORT:
+        return _few_steps_reaching(first, slope, min(steps, most), cut_ns)
+    taken = steps
+    if (first + slope * (steps - 1) >> BITS) * steps > cut_ns:
+        wanted = cut_ns << BITS
+        if slope:
+            middle = first - 0.5 * slope
+            guess = int((sqrt(middle * middle + 2.0 * slope * wanted) - middle) / slope)
+        else:
+            guess = wanted // first
+        if guess < steps:
+            taken = guess + 1
+    total_ns = line_sum(first, slope, taken)
+    while taken > 1:
+        last_ns = first + slope * (taken - 1) >> BITS
+        if total_ns - last_ns < cut_ns:
+            break
+        total_ns -= last_ns
+        taken -= 1
+    while total_ns < cut_ns and taken < steps:
+        total_ns += first + slope * taken >> BITS
+        taken += 1
+    return taken, total_ns
+
+
+def _few_steps_reaching(first: int, slope: int, steps: int, cut_ns: int) -> tuple[int, int]:
+    total_ns = taken = 0
+    while taken < steps and total_ns < cut_ns:
+        total_ns += first >> BITS
+        first += slope
+        taken += 1
+    return taken, total_ns
+
+
+def line_sum(first: int, slope: int, steps: int) -> int:
+    """Sum of floor((first + k x slope) / 2**16) for k = 0 ... steps - 1, exactly.
+
+    Source: Graham, Knuth, Patashnik, Concrete Mathematics, section 3.5: a Euclid-like recursion.
+    """
+    total, unit = 0, 1 << BITS
+    while True:
+        if slope >= unit:
+            total += (slope // unit) * (steps * (steps - 1) >> 1)
+            slope %= unit
+        if first >= unit:
+            total += (first // unit) * steps
+            first %= unit
+        reach = slope * steps + first
+        if reach < unit:
+            return total
+        steps, first = divmod(reach, unit)
+        unit, slope = slope, unit
+
+
+def refuse_price(cost_model: CostModel, shape: StepShape, price_ns: int) -> NoReturn:
+    """Raise: a step must take time."""
+    raise SimulatorError(
+        f"{type(cost_model).__name__} priced {shape} at {price_ns} ns: a step must take time"
+    )

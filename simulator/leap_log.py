@@ -17,10 +17,10 @@ class LeapLog:
 
     __slots__ = ("_durations", "_entries", "_pool_growth", "_steps")
 
-    def __init__(self, entries: EntryLog, pool_growth: Ints) -> None:
+    def __init__(self, entries: EntryLog, pool_growth: Ints, durations: Ints) -> None:
         self._entries = entries
         self._steps = entries.column("steps")
-        self._durations = entries.durations()
+        self._durations = durations
         self._pool_growth = pool_growth
 
     def __len__(self) -> int:

@@ -71,22 +71,28 @@ class Lifecycle:
     def compute_prompts(self, plan: Plan, start_ns: int) -> tuple[Chunks, list[Sequence]]:
         """Give every chunk its blocks: (new, past) of each, and whose prompt is now complete."""
         view, kv, pad = self._view, self._kv, plan.padded_prefill_tokens
+        prefilling = view.prefilling
         chunks: list[tuple[int, int]] = []
         completed: list[Sequence] = []
         for sequence, new in plan.prefill:
-            if sequence not in view.prefilling:
+            if sequence not in prefilling:
                 self._admit(sequence, start_ns)
             past = sequence.computed_tokens
+            computed = past + new
             chunks.append((pad or new, past))
-            reached = min(sequence.prompt_tokens, past + new)
-            first_time = max(0, reached - max(past, sequence._prompt_reached))
-            sequence._prompt_reached = max(reached, sequence._prompt_reached)
-            sequence._prefilled_tokens += first_time
-            sequence._recomputed_tokens += new - first_time
-            sequence.computed_tokens = past + new
-            kv.extend(sequence, past + new)
-            if sequence.computed_tokens == sequence.known_tokens:
-                del view.prefilling[sequence]
+            if past == sequence._prompt_reached and computed <= sequence.prompt_tokens:
+                sequence._prompt_reached = computed
+                sequence._prefilled_tokens += new
+            else:
+                reached = min(sequence.prompt_tokens, computed)
+                first_time = max(0, reached - max(past, sequence._prompt_reached))
+                sequence._prompt_reached = max(reached, sequence._prompt_reached)
+                sequence._prefilled_tokens += first_time
+                sequence._recomputed_tokens += new - first_time
+            sequence.computed_tokens = computed
+            kv.extend(sequence, computed)
+            if computed == sequence.known_tokens:
+                del prefilling[sequence]
                 completed.append(sequence)
         return chunks, completed
 
@@ -113,14 +119,16 @@ class Lifecycle:
             self.requests.resume(sequence._eviction, start_ns, sequence.computed_tokens)
             sequence._eviction = None
 
-    def end_prompt(self, sequence: Sequence, entry: int, finishing: list[Sequence]) -> None:
-        """The step that completes the prompt produces a token; the next one is a decode."""
-        sequence._produced_tokens += 1
-        self._tokens.prompt_token(sequence.row, entry)
-        if sequence._produced_tokens == sequence._output_tokens:
-            finishing.append(sequence)
-        else:
-            self._pool.join(sequence)
+    def end_prompts(self, completed: list[Sequence], entry: int, finishing: list[Sequence]) -> None:
+        """The step that completes a prompt produces a token; the next one is a decode."""
+        for sequence in completed:
+            produced = sequence._produced_tokens + 1
+            sequence._produced_tokens = produced
+            self._tokens.prompt_token(sequence.row, entry)
+            if produced == sequence._output_tokens:
+                finishing.append(sequence)
+            else:
+                self._pool.join(sequence)
 
     def evict(self, sequence: Sequence, now_ns: int, withdrawn: int = 0) -> None:
         """Preemption by recompute: blocks are freed, outputs kept, back into the queue.
@@ -167,7 +175,8 @@ class Lifecycle:
                 self.requests.resume(sequence._eviction, end_ns, cached_tokens=0)
             if not self.delivers_at_end:
                 self._finish(sequence, end_ns)
-        self._end_batch_if_done(end_ns)
+        if self._slots:
+            self._end_batch_if_done(end_ns)
 
     def _end_batch_if_done(self, end_ns: int) -> None:
         if not self._slots or len(self._slots) < len(self._view.running):

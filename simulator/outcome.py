@@ -38,10 +38,10 @@ class Outcome:
 def outcome_of(engine: Engine, trace: Trace, end_ns: int) -> Outcome:
     """Everything that can be computed afterwards is computed here, once, at array speed."""
     entries = engine.entries
-    bare = LeapLog(entries, np.zeros(0, np.int64))
+    bare = LeapLog(entries, np.zeros(0, np.int64), entries.durations())
     decodes = np.repeat(entries.column("decode_seqs") > 0, entries.column("steps"))
     pool_ends = bare.end_ns[decodes]
-    pieces = pieces_of(engine.tokens, pool_ends, entry_ends(entries))
+    pieces = pieces_of(engine.tokens, pool_ends, entry_ends(entries, bare.duration_ns))
     growth = pool_growth(pieces, len(pool_ends), engine.view.kv.block_size)
     evictions = _evictions(engine)
     active = decode_active_ns(pieces, bare.duration_ns[decodes], len(trace))
@@ -50,7 +50,9 @@ def outcome_of(engine: Engine, trace: Trace, end_ns: int) -> Outcome:
     gaps = pooled_gaps(pieces, pool_ends, requests.state == State.FINISHED)
     if engine.life.delivers_at_end:
         requests, gaps = _delivered_at_once(requests)
-    return Outcome(requests, LeapLog(entries, growth), gaps, evictions, pieces, pool_ends)
+    return Outcome(
+        requests, LeapLog(entries, growth, bare.duration_ns), gaps, evictions, pieces, pool_ends
+    )
 
 
 def _evictions(engine: Engine) -> Evictions:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from .errors import BrokenPromiseError
-from .leap import Priced
 from .plan import Decode, Plan
 from .view import EngineView, Scheduler
 
@@ -19,15 +18,11 @@ class Promise:
         self._step = 0
         self._plan: Plan | None = None
 
-    def make(self, plan: Plan, leap: Priced) -> Priced:
-        """Take only the first step of a leap and remember that the rest was promised."""
+    def made(self, plan: Plan, steps: int) -> None:
+        """The plan would leap so many steps; only the first is taken, the rest was promised."""
         if self._steps_left == 0:
-            self._steps_left = leap.steps
+            self._steps_left = steps
             self._plan = plan
-        if leap.steps == 1:
-            return leap
-        first_ns = int(leap.durations[0])  # type: ignore[index]
-        return Priced(1, first_ns, first_ns, first_ns)
 
     def check(self, plan: Plan, view: EngineView) -> None:
         """Raise if the scheduler now wants something else than it promised.

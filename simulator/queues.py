@@ -31,35 +31,23 @@ class WaitingQueue(Protocol):
         """Admitted, or ended while it waited."""
 
 
-class FcfsQueue:
+class FcfsQueue(OrderedDict[Sequence, None]):
     """First come, first served; a preempted sequence goes to the very front."""
 
-    __slots__ = ("_waiting",)
-
-    def __init__(self) -> None:
-        self._waiting: OrderedDict[Sequence, None] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    def __iter__(self) -> Iterator[Sequence]:
-        return iter(self._waiting)
-
-    def __contains__(self, sequence: object) -> bool:
-        return sequence in self._waiting
+    __slots__ = ()
 
     def add(self, sequence: Sequence) -> None:
         """To the end."""
-        self._waiting[sequence] = None
+        self[sequence] = None
 
     def put_back(self, sequence: Sequence) -> None:
         """To the front."""
-        self._waiting[sequence] = None
-        self._waiting.move_to_end(sequence, last=False)
+        self[sequence] = None
+        self.move_to_end(sequence, last=False)
 
     def remove(self, sequence: Sequence) -> None:
         """Gone from the queue."""
-        del self._waiting[sequence]
+        del self[sequence]
 
 
 class KeyedQueue:

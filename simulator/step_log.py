@@ -25,6 +25,8 @@ ENTRY_COLUMNS = (
     "used_blocks",
     "preempted",
     "completed",
+    "line_first",
+    "line_slope",
 )
 
 
@@ -42,14 +44,14 @@ class EntryLog:
         self._cells = array("q")
         self._durations = array("q")
 
-    def add(self, row: tuple[int, ...], durations: int | NDArray[np.int64]) -> None:
-        """Append an entry: its cells in the order of `ENTRY_COLUMNS`, and its durations."""
+    def add(self, row: tuple[int, ...]) -> None:
+        """Append an entry: its cells in the order of `ENTRY_COLUMNS`."""
         self.count += 1
         self._cells.extend(row)
-        if isinstance(durations, int):
-            self._durations.append(durations)
-        else:
-            self._durations.frombytes(durations.data.cast("B"))
+
+    def add_durations(self, durations: NDArray[np.int64]) -> None:
+        """Of the entry that is added next, with `line_slope` -1."""
+        self._durations.frombytes(durations.data.cast("B"))
 
     def column(self, name: str) -> NDArray[np.int64]:
         """A column, shape (entries,)."""
@@ -57,7 +59,18 @@ class EntryLog:
 
     def durations(self) -> NDArray[np.int64]:
         """Durations of all steps, shape (steps,)."""
-        return _table(self._durations, 1)[:, 0]
+        steps, slope = self.column("steps"), self.column("line_slope")
+        ends = np.cumsum(steps)
+        total = int(ends[-1]) if len(ends) else 0
+        prices = np.arange(total, dtype=np.int64)
+        prices -= np.repeat(ends - steps, steps)
+        prices *= np.repeat(slope, steps)
+        prices += np.repeat(self.column("line_first"), steps)
+        prices >>= 16
+        np.maximum(prices, 1, out=prices)
+        if self._durations:
+            prices[np.repeat(slope < 0, steps)] = np.frombuffer(self._durations, np.int64)
+        return prices
 
 
 class TokenLog:

@@ -15,9 +15,9 @@ from .result import NOT_YET, Gaps, Ints, Pieces
 from .step_log import EntryLog, TokenLog
 
 
-def entry_ends(entries: EntryLog) -> Ints:
+def entry_ends(entries: EntryLog, durations: Ints) -> Ints:
     """When the last step of every entry ended, ns."""
-    totals = np.concatenate(([0], np.cumsum(entries.durations())))
+    totals = np.concatenate(([0], np.cumsum(durations)))
     last = np.cumsum(entries.column("steps"))
     ends: Ints = entries.column("start_ns") + totals[last] - totals[last - entries.column("steps")]
     return ends

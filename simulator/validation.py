@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .decode_pool import DecodePool
 from .errors import InvalidPlanError
 from .plan import Decode, Holds, Plan
 from .request import Sequence
@@ -21,7 +22,7 @@ def check_plan(plan: Plan, view: EngineView, token_limit: int | None) -> None:
     pool = view.decoding
     decode = plan.decode
     if not plan.prefill and not plan.preempt and decode is Decode.ALL:
-        _check_limits(len(pool), pool.growth_blocks, view.kv.free_blocks, token_limit)
+        check_decodes(pool, view.kv.free_blocks, token_limit)
         return
     if plan.holds is not Holds.ONE_STEP:
         _refuse_long_hold(plan, view)
@@ -32,13 +33,23 @@ def check_plan(plan: Plan, view: EngineView, token_limit: int | None) -> None:
             raise InvalidPlanError(f"plan preempts {plan.preempt}: not all running, or one twice")
         held = [view.blocks_of(sequence) for sequence in plan.preempt]
         free += view.kv.freed_by(list(plan.preempt), held)
-    tokens, blocks = _decode_needs(plan, view, gone)
+    if decode is Decode.ALL and not gone:
+        tokens, blocks = pool.size, pool.growth_blocks
+    else:
+        tokens, blocks = _decode_needs(plan, view, gone)
     tokens += view.planned_tokens or 0
     if plan.prefill:
         new, grown = _prefill_needs(plan, view, gone)
         tokens += new
         blocks += grown
     _check_limits(tokens, blocks, free, token_limit)
+
+
+def check_decodes(pool: DecodePool, free_blocks: int, token_limit: int | None) -> None:
+    """`check_plan` for a plan that lets everybody decode and does nothing else."""
+    tokens, blocks = pool.size, pool.growth_blocks
+    if blocks > free_blocks or (token_limit is not None and tokens > token_limit):
+        _check_limits(tokens, blocks, free_blocks, token_limit)
 
 
 def _refuse_long_hold(plan: Plan, view: EngineView) -> None:
@@ -62,10 +73,10 @@ def _decode_needs(plan: Plan, view: EngineView, gone: frozenset[Sequence]) -> tu
             raise InvalidPlanError("plan decodes one sequence twice in one step")
         return len(plan.decode), sum(pool.needs_block(s) for s in plan.decode)
     if not gone:
-        return len(pool), pool.growth_blocks
+        return pool.size, pool.growth_blocks
     out = [sequence for sequence in gone if sequence in pool]
     growth = pool.growth_blocks - sum(pool.needs_block(sequence) for sequence in out)
-    return len(pool) - len(out), growth
+    return pool.size - len(out), growth
 
 
 def _prefill_needs(plan: Plan, view: EngineView, gone: frozenset[Sequence]) -> tuple[int, int]:
@@ -76,7 +87,8 @@ def _prefill_needs(plan: Plan, view: EngineView, gone: frozenset[Sequence]) -> t
         if sequence in view.prefilling and sequence not in gone:
             blocks += kv.blocks_for(computed + new) - sequence._blocks
         elif sequence in view.waiting:
-            computed = kv.cached_tokens(sequence)
+            if kv.caches_prefixes:
+                computed = kv.cached_tokens(sequence)
             blocks += kv.blocks_to_admit(sequence, computed + new)
         else:
             raise InvalidPlanError(f"plan prefills {sequence}, which neither waits nor prefills")

@@ -11,6 +11,8 @@ from simulator.view import EngineView
 
 from .room import (
     KEEP_DECODING,
+    KEEP_UNTIL_ARRIVAL,
+    KEEP_UNTIL_FINISH,
     UNLIMITED,
     Room,
     admissions,
@@ -57,8 +59,12 @@ class ChunkedPrefillScheduler:
 
     def plan(self, view: EngineView) -> Plan:
         """Everybody decodes; running prompts go on; new ones are admitted."""
-        seats = self.max_num_seqs - len(view.running)
-        room = Room(self._budget - (view.planned_tokens or 0), view.kv.free_blocks, seats)
+        seats, free_blocks = self.max_num_seqs - len(view.running), view.kv.free_blocks
+        if not (view.waiting or view.prefilling or view.slow_path):
+            pool = view.decoding
+            if pool.size < self._budget and pool.growth_blocks <= free_blocks:
+                return KEEP_UNTIL_ARRIVAL if seats > 0 else KEEP_UNTIL_FINISH
+        room = Room(self._budget - (view.planned_tokens or 0), free_blocks, seats)
         if view.planned_tokens is not None:
             chunks, more = admissions(view, room, self._chunk)
             return Plan(Decode.NONE, chunks, more=more)

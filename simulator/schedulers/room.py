@@ -18,6 +18,8 @@ Chunks = tuple[tuple[Sequence, int], ...]
 
 UNLIMITED = sys.maxsize
 
+KEEP_UNTIL_ARRIVAL = Plan(Decode.ALL, holds=Holds.UNTIL_ARRIVAL)
+KEEP_UNTIL_FINISH = Plan(Decode.ALL, holds=Holds.UNTIL_FINISH)
 KEEP_DECODING = {holds: Plan(Decode.ALL, holds=holds) for holds in Holds}
 """The plan of most steps, made once: everybody decodes, nothing else happens."""
 
@@ -53,6 +55,8 @@ class Room:
 
     def evict(self, view: EngineView, victim: Sequence) -> None:
         """Its seat and blocks are there to give; blocks it shares only with their last holder."""
+        if not self.evicted:
+            self.withdrawn, self._held = [], []
         self.evicted.append(victim)
         self._held.append(view.blocks_of(victim))
         freed = view.kv.freed_by(self.evicted, self._held)
@@ -75,9 +79,9 @@ def serve_decodes(view: EngineView, room: Room) -> Decode | tuple[Sequence, ...]
     the growth of those who stay is covered, which needs no walk.
     """
     pool = view.decoding
-    if view.slow_path or len(pool) > room.tokens:
+    if view.slow_path or pool.size > room.tokens:
         return _walk_decodes(view, room)
-    growth, members = pool.growth_blocks, len(pool)
+    growth, members = pool.growth_blocks, pool.size
     if growth > room.blocks:
         for victim in reversed(view.running):
             if victim in pool or victim in view.prefilling:
@@ -146,23 +150,34 @@ def admit_prompts(view: EngineView, room: Room, chunk_size: int, *, whole: bool 
     if room.evicted:
         return ()
     kv = view.kv
-    free = room.blocks + room.granted - _promised_blocks(view)
+    free = room.blocks
+    if view.prefilling:
+        free += room.granted - _promised_blocks(view)
     chunks: list[tuple[Sequence, int]] = []
+    size, seats, left = kv.block_size, room.seats, room.tokens
+    watermark = kv.watermark_blocks if view.running else 0
     for sequence in view.waiting:
-        tokens = sequence.known_tokens - kv.cached_tokens(sequence)
-        watermark = kv.watermark_blocks if view.running or chunks else 0
-        need = kv.blocks_to_admit(sequence, sequence.known_tokens)
-        if room.seats <= 0 or room.tokens <= 0 or need > free - watermark:
+        if kv.caches_prefixes:
+            tokens = sequence.known_tokens - kv.cached_tokens(sequence)
+            need = kv.blocks_to_admit(sequence, sequence.known_tokens)
+        else:
+            tokens = sequence.known_tokens - sequence.computed_tokens
+            need = -(-tokens // size)
+        if seats <= 0 or left <= 0 or need > free - watermark:
             break
-        if whole and tokens > room.tokens and (chunks or view.planned_tokens):
-            break
-        new = tokens if whole else min(tokens, room.tokens, chunk_size)
+        if whole:
+            if tokens > left and (chunks or view.planned_tokens):
+                break
+        else:
+            tokens = min(tokens, left, chunk_size)
         free -= need
-        room.seats -= 1
-        room.tokens -= new
-        chunks.append((sequence, new))
+        seats -= 1
+        left -= tokens
+        watermark = kv.watermark_blocks
+        chunks.append((sequence, tokens))
         if kv.caches_prefixes:
             break
+    room.seats, room.tokens = seats, left
     return tuple(chunks)
 
 

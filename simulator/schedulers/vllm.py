@@ -101,7 +101,7 @@ class VllmScheduler:
     def _serve_all(self, view: EngineView, room: Room, cap: int) -> tuple[Decode, Chunks] | None:
         """Everybody running gets what they want, if tokens and blocks cover it; else None."""
         pool, kv = view.decoding, view.kv
-        tokens = room.tokens - len(pool)
+        tokens = room.tokens - pool.size
         blocks = room.blocks - pool.growth_blocks
         if view.slow_path or tokens < 0 or blocks < 0:
             return None

@@ -16,7 +16,7 @@ from tests.strategies import SCHEDULER_STRATEGIES, cost_models, loads, steady
 
 
 @pytest.mark.parametrize("policy", SCHEDULER_STRATEGIES)
-@steady(1500)
+@steady(40)
 @given(data=st.data())
 def test_leaps_steps_and_the_slow_path_agree_with_a_prefix_cache(
     policy: str, data: st.DataObject
