@@ -19,6 +19,7 @@ from costmodels.loading import BUNDLED_TABLES
 from costmodels.model_memory import DEFAULT_ACTIVATION_RESERVE_BYTES
 from simulator.errors import ConfigError
 from simulator.kv_cache import KVCache
+from simulator.prefix_cache import PrefixCache
 
 from .config import RunConfig, flag_of
 from .provenance import file_identity
@@ -87,8 +88,9 @@ def build_memory(config: RunConfig, table: CostTable) -> Memory:
     if len(given) > 1:
         raise ConfigError(f"{' and '.join(map(flag_of, given))} both set the KV cache: give one")
     blocks, block_size, origin = _capacity(config, table, given[0] if given else None)
+    kind = PrefixCache if config.enable_prefix_caching else KVCache
     return Memory(
-        KVCache(blocks, block_size, config.watermark),
+        kind(blocks, block_size, config.watermark),
         origin,
         config.max_model_len or table.max_model_len,
         _notes(config, table),

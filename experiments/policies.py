@@ -15,19 +15,23 @@ from simulator.errors import ConfigError, RunwayError, nearest
 from simulator.schedulers import SCHEDULERS, Scheduler
 
 from .config import RunConfig, flag_of
+from .explain import aliases
 from .provenance import file_identity
 
 DEFAULT_MAX_NUM_SEQS = 128
-POLICY_FIELDS = (
-    "max_num_batched_tokens",
-    "max_num_seqs",
-    "chunk_size",
-    "wait_for_full_batch",
-    "batch_timeout_s",
-    "deliver",
-    "pad_prompts",
-)
-"""Fields of `RunConfig` that go to the constructor of a policy, if it takes them."""
+POLICY_FIELDS = {
+    "max_num_batched_tokens": "max_num_batched_tokens",
+    "max_num_seqs": "max_num_seqs",
+    "chunk_size": "chunk_size",
+    "wait_for_full_batch": "wait_for_full_batch",
+    "batch_timeout_s": "batch_timeout_s",
+    "deliver": "deliver",
+    "pad_prompts": "pad_prompts",
+    "enable_chunked_prefill": "enable_chunked_prefill",
+    "scheduler_reserve_full_isl": "scheduler_reserve_full_isl",
+    "scheduling_policy": "policy",
+}
+"""Field of `RunConfig` -> the constructor argument of a policy that it becomes, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,8 @@ class Policy:
     """A scheduler ready to run.
 
     parameters: every constructor argument with the value it has. path: the user's file, if any.
-    notes: settings that this policy does not use.
+    notes: settings that this policy does not use. async_scheduling, prefix_caching: as the config
+        says, or what the policy says is its default.
     """
 
     scheduler: Scheduler
@@ -43,6 +48,8 @@ class Policy:
     parameters: dict[str, object]
     path: Path | None
     notes: tuple[str, ...]
+    async_scheduling: bool
+    prefix_caching: bool
 
     @property
     def effective_chunk_size(self) -> int | None:
@@ -56,6 +63,7 @@ class Policy:
             "name": self.name,
             "parameters": self.parameters,
             "effective_chunk_size": self.effective_chunk_size,
+            "async_scheduling": self.async_scheduling,
             **({"file": file_identity(self.path)} if self.path else {}),
         }
 
@@ -83,9 +91,11 @@ def build_policy(config: RunConfig) -> Policy:
     return Policy(
         scheduler,
         str(getattr(scheduler, "name", kind.__name__)),
-        {name: arguments.get(name, p.default) for name, p in accepted.items() if _is_named(p)},
+        {name: arguments.get(name, accepted[name].default) for name in _shown(accepted)},
         _file_of(config.scheduler) if ".py:" in config.scheduler else None,
         _unused(config, accepted),
+        _switch(config.async_scheduling, scheduler, "default_async_scheduling"),
+        _switch(config.enable_prefix_caching, scheduler, "default_prefix_caching"),
     )
 
 
@@ -154,10 +164,13 @@ def _arguments(
 ) -> dict[str, Any]:  # Any: whatever a user's constructor takes
     """Constructor arguments: the policy fields it takes, then the user's own."""
     own = config.scheduler_args or {}
-    known = [name for name, parameter in accepted.items() if _is_named(parameter)]
+    known = _shown(accepted)
+    is_ours = config.scheduler in SCHEDULERS
+    taken = {name: field for field, name in POLICY_FIELDS.items() if is_ours or name == field}
+    taken |= _other_names()
     for name in own:
-        if name in POLICY_FIELDS:
-            raise ConfigError(f"--scheduler-arg {name}: use {flag_of(name)} instead")
+        if name in taken:
+            raise ConfigError(f"--scheduler-arg {name}: use {flag_of(taken[name])} instead")
         if name not in known and not _takes_any(accepted):
             raise ConfigError(
                 f"scheduler {config.scheduler} takes no argument {name}{nearest(name, known)}; "
@@ -168,7 +181,7 @@ def _arguments(
 
 def _limits(config: RunConfig, known: list[str]) -> dict[str, object]:
     """The policy fields a constructor takes. Unset ones keep the policy's own default."""
-    held = {name: getattr(config, name) for name in POLICY_FIELDS if name in known}
+    held = {name: getattr(config, field) for field, name in POLICY_FIELDS.items() if name in known}
     budget = held.get("max_num_batched_tokens")
     if "max_num_seqs" in held and held["max_num_seqs"] is None:
         held["max_num_seqs"] = min(DEFAULT_MAX_NUM_SEQS, budget or DEFAULT_MAX_NUM_SEQS)
@@ -181,12 +194,37 @@ def _limits(config: RunConfig, known: list[str]) -> dict[str, object]:
 
 def _unused(config: RunConfig, accepted: Mapping[str, inspect.Parameter]) -> tuple[str, ...]:
     fields = RunConfig.model_fields
-    held = {name: getattr(config, name) for name in POLICY_FIELDS if name not in accepted}
+    held = {
+        field: getattr(config, field)
+        for field, name in POLICY_FIELDS.items()
+        if name not in accepted
+    }
     return tuple(
         f"{name} {value} is not used by {config.scheduler}"
         for name, value in held.items()
         if value != fields[name].default
     )
+
+
+def _switch(asked: bool | None, scheduler: Scheduler, default: str) -> bool:
+    """What is asked for, or the default that the policy names."""
+    return bool(getattr(scheduler, default, False)) if asked is None else asked
+
+
+def _shown(accepted: Mapping[str, inspect.Parameter]) -> list[str]:
+    """Constructor arguments by name, without second names of another one."""
+    other = _other_names()
+    return [
+        name
+        for name, parameter in accepted.items()
+        if _is_named(parameter) and other.get(name) not in accepted
+    ]
+
+
+def _other_names() -> dict[str, str]:
+    """Other names of the fields that go to a policy -> the field."""
+    other = aliases(RunConfig.model_fields)
+    return {alias: field for alias, field in other.items() if field in POLICY_FIELDS}
 
 
 def _is_named(parameter: inspect.Parameter) -> bool:

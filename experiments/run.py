@@ -61,13 +61,18 @@ def prepare(config: RunConfig, *, trace: Trace | None = None) -> Parts:
         RunwayError: the config cannot be run; the message says why and what to do.
     """
     policy = build_policy(config)
+    filled: dict[str, object] = {
+        "async_scheduling": policy.async_scheduling,
+        "enable_prefix_caching": policy.prefix_caching,
+    }
+    if "max_num_seqs" in policy.parameters:
+        filled["max_num_seqs"] = policy.parameters["max_num_seqs"]
+    config = config.model_copy(update=filled)
     cost_model = build_cost_model(config)
     memory = build_memory(config, cost_model.table)
     workload = build_workload(config, trace=trace)
-    filled: dict[str, object] = {"slo": config.slo or workload.slo or DEFAULT_SLO}
-    if "max_num_seqs" in policy.parameters:
-        filled["max_num_seqs"] = policy.parameters["max_num_seqs"]
-    return Parts(config.model_copy(update=filled), workload, policy, cost_model, memory)
+    config = config.model_copy(update={"slo": config.slo or workload.slo or DEFAULT_SLO})
+    return Parts(config, workload, policy, cost_model, memory)
 
 
 def run_config(
@@ -133,7 +138,7 @@ def _simulate(parts: Parts, progress: Callable[[int, int], None] | None) -> Resu
             max_concurrency=config.max_concurrency,
             max_model_len=parts.memory.max_model_len,
             stop_ns=None if config.stop_time_s is None else seconds_to_ns(config.stop_time_s),
-            async_scheduling=config.async_scheduling,
+            async_scheduling=parts.policy.async_scheduling,
             progress=None if progress is None else lambda done: progress(done, rows),
         )
     except RunwayError:
@@ -176,6 +181,7 @@ def _provenance(parts: Parts) -> dict[str, Any]:  # Any: JSON values
             "blocks": memory.cache.blocks,
             "block_size": memory.cache.block_size,
             "watermark": memory.cache.watermark,
+            "prefix_caching": memory.cache.caches_prefixes,
             "origin": memory.origin,
             "max_model_len": memory.max_model_len,
         },

@@ -143,15 +143,21 @@ class RunConfig(BaseModel):
         metavar="KEY=VALUE",
         flag="--scheduler-arg",
     )
-    async_scheduling: bool = scheduler_option(
-        False, "Plan each step while the one before it runs, as vLLM does by default."
+    enable_chunked_prefill: bool | None = scheduler_option(
+        None, "vllm: cut a prompt that exceeds the budget left; if not, it waits.", shown="yes"
+    )
+    scheduler_reserve_full_isl: bool | None = scheduler_option(
+        None, "vllm: admit a prompt only if blocks for all of it are free.", shown="yes"
+    )
+    scheduling_policy: Literal["fcfs", "priority"] | None = scheduler_option(
+        None, "vllm: in order of arrival, or of the requests' priority.", shown="fcfs"
+    )
+    async_scheduling: bool | None = scheduler_option(
+        None, "Plan a step while the one before it runs.", shown="yes for vllm, otherwise no"
     )
 
     cost_model: str | None = memory_option(
-        None,
-        "What a step costs: a bundled table or a table file.",
-        metavar="NAME|FILE",
-        shown="the bundled table",
+        None, "Cost table: bundled, or a file.", metavar="NAME|FILE", shown="the bundled table"
     )
     kv_blocks: v.Count | None = memory_option(
         None,
@@ -188,6 +194,9 @@ class RunConfig(BaseModel):
     tensor_parallel_size: v.Count = memory_option(1, "GPUs that share the model.", metavar="N")
     block_size: v.Count | None = memory_option(
         None, "Tokens in a KV block.", metavar="TOKENS", shown="the cost table's, or 16"
+    )
+    enable_prefix_caching: bool | None = memory_option(
+        None, "Reuse KV blocks of requests that begin alike.", shown="yes for vllm, otherwise no"
     )
     watermark: v.Share = memory_option(
         0.0, "Share of the blocks that admission leaves free.", metavar="0..1"

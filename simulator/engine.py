@@ -291,12 +291,15 @@ class Engine:
         finishing: list[Sequence] = []
         if seqs:
             kv.grow(pool.growth_blocks)
-            finishing = pool.advance(1)
+            if kv.caches_prefixes:  # blocks this step fills can be hit by its later parts
+                finishing = pool.advance(1)
         chunks, completed = life.compute_prompts(plan, start_ns)
         if plan.more:
             plan = self._rest_of(plan, start_ns, seqs, chunks, completed)
             if not (seqs or chunks):
                 return None
+        if seqs and not kv.caches_prefixes:
+            finishing = pool.advance(1)
         shape = StepShape(tuple(chunks), priced_seqs, context, longest)
         duration_ns = self._step_ns(shape)
         if duration_ns <= 0:
@@ -450,7 +453,7 @@ class Engine:
             if decode_seqs:
                 for sequence in left_out:
                     pool.hold_back(sequence)
-            pool.resting_now = set(left_out)
+            pool.resting_now = dict.fromkeys(left_out)
         return decode_seqs
 
     def _decodes(self, plan: Plan, seqs: int) -> tuple[int, int, int]:

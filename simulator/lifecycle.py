@@ -129,6 +129,9 @@ class Lifecycle:
                 finishing.append(sequence)
             else:
                 self._pool.join(sequence)
+        if len(finishing) > 1:
+            # In batch order, whoever decoded or not: so are outputs processed and blocks freed.
+            finishing.sort(key=_admission)
 
     def evict(self, sequence: Sequence, now_ns: int, withdrawn: int = 0) -> None:
         """Preemption by recompute: blocks are freed, outputs kept, back into the queue.
@@ -204,3 +207,7 @@ class Lifecycle:
         for sequence in (*self._view.running, *self._view.waiting):
             if self.requests.is_open(sequence):
                 self.requests.leave_unfinished(sequence)
+
+
+def _admission(sequence: Sequence) -> int:
+    return sequence._order

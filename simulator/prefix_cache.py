@@ -145,7 +145,8 @@ class PrefixCache(KVCache):
         """Whether an earlier turn of a waiting sequence still generates."""
         row = self.keys.parent_of(sequence.row) if self._live else None
         while row is not None:
-            if self._live.get(row) in self.pool:
+            turn = self._live.get(row)
+            if turn is not None and turn in self.pool:
                 return True
             row = self.keys.parent_of(row)
         return False

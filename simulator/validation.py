@@ -88,6 +88,7 @@ def _prefill_needs(plan: Plan, view: EngineView, gone: frozenset[Sequence]) -> t
             blocks += kv.blocks_for(computed + new) - sequence._blocks
         elif sequence in view.waiting:
             if kv.caches_prefixes:
+                _check_alone(sequence, plan, view)
                 computed = kv.cached_tokens(sequence)
             blocks += kv.blocks_to_admit(sequence, computed + new)
         else:
@@ -101,6 +102,16 @@ def _prefill_needs(plan: Plan, view: EngineView, gone: frozenset[Sequence]) -> t
     if len(plan.prefill) > 1 and len(dict(plan.prefill)) != len(plan.prefill):
         raise InvalidPlanError("plan gives one sequence two chunks in one step: merge them")
     return tokens, blocks
+
+
+def _check_alone(sequence: Sequence, plan: Plan, view: EngineView) -> None:
+    """What else a plan does may change what an admitted sequence finds in the prefix cache."""
+    if len(plan.prefill) > 1 or plan.preempt or plan.decode_seqs(view.decoding.size):
+        raise InvalidPlanError(
+            f"plan admits {sequence} beside other work, which may change what it finds in the "
+            "prefix cache: admit it alone, in a part of the step of its own (Plan.more), or turn "
+            "prefix caching off"
+        )
 
 
 def _check_limits(tokens: int, blocks: int, free: int, token_limit: int | None) -> None:

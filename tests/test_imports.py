@@ -29,7 +29,16 @@ ORDER = (
     *("token_times", "leap_log", "kv_cache", "prefix_keys", "prefix_cache", "queues"),
     *("decode_pool", "plan", "cost_model", "view", "schedulers", "feed", "leap", "lifecycle"),
     *("promise", "validation", "engine", "intervals", "window", "timings", "service"),
-    *("occupancy", "saturation", "fairness", "outcome", "identities", "metrics", "tables"),
+    *(
+        "occupancy",
+        "rework",
+        "saturation",
+        "fairness",
+        "outcome",
+        "identities",
+        "metrics",
+        "tables",
+    ),
     *("simulation",),
 )
 """Modules of `simulator`: each may import those before it."""

@@ -38,16 +38,49 @@ class SectionedCommand(click.Command):
                 formatter.write_dl(records)
 
 
+class SweptCommand(SectionedCommand):
+    """A command whose switches may take several values: `--async-scheduling true,false`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        swept = swept_fields().items()
+        switches = {flag_of(name) for name, field in swept if is_switch(field)}
+        return super().parse_args(ctx, valued(args, switches))
+
+
+def valued(args: list[str], switches: set[str]) -> list[str]:
+    """Arguments with every switch spelt as a flag with a value.
+
+    >>> valued(["--fast", "true,false", "--no-loud", "file"], {"--fast", "--loud"})
+    ['--fast=true,false', '--loud=false', 'file']
+    """
+    spelt: list[str] = []
+    for arg in args:
+        truths = all(word in TRUTHS for word in arg.lower().split(","))
+        if truths and spelt and spelt[-1] in switches:
+            spelt[-1] += f"={arg}"
+        elif arg.startswith("--no-") and f"--{arg[5:]}" in switches:
+            spelt.append(f"--{arg[5:]}=false")
+        else:
+            spelt.append(arg)
+    return [f"{arg}=true" if arg in switches else arg for arg in spelt]
+
+
+TRUTHS = ("true", "false", "yes", "no", "on", "off")
+
+
+def swept_fields() -> dict[str, FieldInfo]:
+    """The fields that a sweep may vary: all but those about output."""
+    fields = RunConfig.model_fields.items()
+    return {name: field for name, field in fields if option_of(field).section != OUTPUT}
+
+
 def field_options(*, lists: bool = False) -> list[click.Parameter]:
     """One flag per field of `RunConfig`. Values stay text: `RunConfig` alone reads them.
 
     lists: for sweeps: a flag takes several values, separated by commas; output is the sweep's.
     """
-    return [
-        _option(name, field, lists)
-        for name, field in RunConfig.model_fields.items()
-        if not (lists and option_of(field).section == OUTPUT)
-    ]
+    fields = swept_fields() if lists else RunConfig.model_fields
+    return [_option(name, field, lists) for name, field in fields.items()]
 
 
 def given(parameters: Mapping[str, object]) -> dict[str, object]:
@@ -74,10 +107,10 @@ def _option(name: str, field: FieldInfo, lists: bool) -> FieldOption:
     flag = flag_of(name)
     others = [f"--{alias.replace('_', '-')}" for alias in how.aliases if alias != flag[2:]]
     help_text = f"{field.description} {_default(field)}".strip()
-    if is_switch(field):
+    if is_switch(field) and not lists:
         spelt = f"{flag}/--no-{flag[2:]}"
         return FieldOption([name, spelt, *others], how.section, default=None, help=help_text)
-    metavar = how.metavar or "|".join(choices(field))
+    metavar = how.metavar or "|".join(("true", "false") if is_switch(field) else choices(field))
     if lists and not is_pairs(field):
         metavar += "[,...]"
     return FieldOption(

@@ -47,10 +47,12 @@ def headline(summary: Summary) -> str:
         if held_out
         else ""
     )
+    ahead = ", async scheduling" if scheduler["async_scheduling"] else ""
+    shared = ", prefix caching" if cache["prefix_caching"] else ""
     return (
-        f"scheduler {scheduler['name']}: {settings}{_effective(scheduler)}\n"
+        f"scheduler {scheduler['name']}: {settings}{_effective(scheduler)}{ahead}\n"
         f"cost model {summary['cost_model']['name']}{error}\n"
-        f"KV cache {cache['blocks']:,} blocks of {cache['block_size']} tokens"
+        f"KV cache {cache['blocks']:,} blocks of {cache['block_size']} tokens{shared}"
     )
 
 
@@ -123,6 +125,8 @@ def _rates(summary: Summary) -> Iterator[tuple[str, str, str]]:
         yield f"goodput ({limits})", number(summary["request_goodput"], 2), "requests/s"
         yield "requests that meet it", _share(summary["goodput_fraction"]), ""
     yield "KV cache used, mean / peak", _pair(summary, "kv_util_mean", "kv_util_peak"), ""
+    if summary["provenance"]["kv_cache"]["prefix_caching"]:
+        yield "prompt tokens found in the cache", _share(summary["prefix_hit_rate"]), ""
     yield "engine busy", _share(summary["engine_busy"]), ""
     if summary["preemptions_total"]:
         yield "preemptions", f"{summary['preemptions_total']:,}", ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import SectionedCommand, field_options, given
+from .options import SweptCommand, field_options, given
 from .terminal import number, print_table, progress_bar, say
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ METRICS = {
 that the token budget leaves."""
 
 
-@click.command("sweep", cls=SectionedCommand, params=field_options(lists=True))
+@click.command("sweep", cls=SweptCommand, params=field_options(lists=True))
 @click.argument("spec", metavar="[SWEEP.YAML]", required=False, type=click.Path(path_type=Path))
 @click.option(
     "--out", "out", required=True, type=click.Path(path_type=Path), help="Folder for the results."
@@ -175,6 +175,6 @@ def _number(value: Any, digits: int) -> str:  # Any: a number or pandas' missing
 
 def _text(value: Any) -> str:  # Any: a swept value or pandas' missing value
     held = _json_value(value)
-    if held is None:
-        return "none"
+    if held is None or isinstance(held, bool):
+        return str(held).lower()
     return f"{held:g}" if isinstance(held, float) else str(held)

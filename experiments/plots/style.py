@@ -55,6 +55,7 @@ FIELD_LABELS = {
     "requests": "requests",
     "users": "users",
     "seed": "seed",
+    "enable_prefix_caching": "prefix caching",
 }
 
 SHORT_LABELS = {
@@ -63,6 +64,7 @@ SHORT_LABELS = {
     "max_num_seqs": "max seqs",
     "rate": "rate",
     "kv_blocks": "KV blocks",
+    "enable_prefix_caching": "prefix caching",
 }
 
 METRIC_LABELS = {
@@ -208,14 +210,14 @@ def level_label(field: str, value: object) -> str:
 def value_label(value: object) -> str:
     """A swept value as people write it.
 
-    >>> value_label(2048), value_label(0.5), value_label(4.0), value_label(None)
-    ('2,048', '0.5', '4', 'none')
+    >>> value_label(2048), value_label(0.5), value_label(4.0), value_label(None), value_label(True)
+    ('2,048', '0.5', '4', 'none', 'true')
     """
-    if value is None:
-        return "none"
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, float):
         return f"{value:,.0f}" if value.is_integer() else f"{value:g}"
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int):
         return f"{value:,}"
     return str(value)
 

@@ -39,9 +39,11 @@ RATES = (
     "engine_busy",
     "duration_s",
     "recompute_tax",
+    "prefix_hit_rate",
 )
 COUNTS = (
     "preemptions_total",
+    "cached_prompt_tokens",
     "submitted",
     "finished",
     "rejected",

@@ -192,7 +192,9 @@ def admissions(
     chunks = admit_prompts(view, room, chunk_size, whole=whole)
     if not view.kv.caches_prefixes:
         return chunks, False
-    return () if view.planned_tokens is None else chunks, bool(chunks)
+    if view.planned_tokens is None:
+        return (), bool(chunks)
+    return chunks, bool(chunks) and len(view.waiting) > 1
 
 
 def _promised_blocks(view: EngineView) -> int:

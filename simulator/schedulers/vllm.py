@@ -34,6 +34,7 @@ class VllmScheduler:
 
     name = "vllm"
     default_async_scheduling = True
+    default_prefix_caching = True
 
     def __init__(
         self,
@@ -46,6 +47,8 @@ class VllmScheduler:
         scheduler_reserve_full_isl: bool = True,
         policy: Literal["fcfs", "priority"] = "fcfs",
     ) -> None:
+        if max_num_batched_tokens is None:
+            raise ConfigError("max_num_batched_tokens is none: vllm has a token budget, give one")
         checked_limits(max_num_batched_tokens, max_num_seqs, chunk_size)
         if policy not in ("fcfs", "priority"):
             raise ConfigError(f"policy is {policy!r}, must be fcfs or priority")
@@ -77,7 +80,7 @@ class VllmScheduler:
         cap = self._cap if len(view.running) + len(view.waiting) > 1 else UNLIMITED
         if used is not None:
             head = self._admit(view, room, cap)
-            return Plan(Decode.NONE, head, more=bool(head))
+            return Plan(Decode.NONE, head, more=bool(head) and len(view.waiting) > 1)
         decode, chunks = self._serve_all(view, room, cap) or self._walk(view, room, cap)
         more = not room.evicted and self._may_admit(view, room, cap, chunks)
         if chunks or more or room.evicted:

@@ -125,3 +125,79 @@ def test_an_argument_the_class_does_not_take_gets_the_nearest_name(own: Path) ->
 def test_a_field_given_as_an_argument_is_refused(own: Path) -> None:
     text = complaint(scheduler=f"{own}:Own", scheduler_args={"max_num_seqs": 1})
     assert text == "--scheduler-arg max_num_seqs: use --max-num-seqs instead"
+
+
+def test_vllm_gets_its_options_under_its_own_flag_names() -> None:
+    config = load_config(
+        None,
+        {
+            "scheduler": "vllm",
+            "long_prefill_token_threshold": "256",
+            "enable_chunked_prefill": False,
+            "scheduler_reserve_full_isl": "false",
+            "scheduling_policy": "priority",
+        },
+    )
+    policy = build_policy(config)
+    assert policy.parameters == {
+        "max_num_batched_tokens": 2048,
+        "max_num_seqs": 128,
+        "chunk_size": 256,
+        "enable_chunked_prefill": False,
+        "scheduler_reserve_full_isl": False,
+        "policy": "priority",
+    }
+    assert policy.effective_chunk_size == 256
+    assert policy.notes == ()
+
+
+def test_vllm_plans_ahead_and_caches_prefixes_unless_told_otherwise() -> None:
+    policy = build_policy(RunConfig(scheduler="vllm"))
+    assert (policy.async_scheduling, policy.prefix_caching) == (True, True)
+    off = RunConfig(scheduler="vllm", async_scheduling=False, enable_prefix_caching=False)
+    policy = build_policy(off)
+    assert (policy.async_scheduling, policy.prefix_caching) == (False, False)
+    policy = build_policy(RunConfig(scheduler="chunked"))
+    assert (policy.async_scheduling, policy.prefix_caching) == (False, False)
+
+
+def test_vllm_needs_a_token_budget() -> None:
+    text = complaint(scheduler="vllm", max_num_batched_tokens="none")
+    assert text == "max_num_batched_tokens is none: vllm has a token budget, give one"
+
+
+def test_options_of_vllm_are_noted_where_nothing_uses_them() -> None:
+    policy = build_policy(RunConfig(scheduling_policy="priority", enable_chunked_prefill=True))
+    assert policy.notes == (
+        "enable_chunked_prefill True is not used by chunked",
+        "scheduling_policy priority is not used by chunked",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "flag"),
+    [("policy", "--scheduling-policy"), ("long_prefill_token_threshold", "--chunk-size")],
+)
+def test_a_constructor_argument_that_has_a_flag_is_given_by_it(name: str, flag: str) -> None:
+    text = complaint(scheduler="vllm", scheduler_args=f"{name}=1")
+    assert text == f"--scheduler-arg {name}: use {flag} instead"
+
+
+EAGER = '''
+class Eager:
+    """Plans ahead; has an argument that happens to be called policy."""
+    default_async_scheduling = True
+    queue_key = staticmethod(lambda sequence: -sequence.prompt_tokens)
+    def __init__(self, policy="edf"):
+        self.policy = policy
+    def plan(self, view):
+        raise NotImplementedError
+'''
+
+
+def test_a_policy_of_ones_own_names_its_defaults(tmp_path: Path) -> None:
+    path = tmp_path / "eager.py"
+    path.write_text(EAGER, encoding="utf-8")
+    policy = build_policy(RunConfig(scheduler=f"{path}:Eager", scheduler_args="policy=lifo"))
+    assert (policy.async_scheduling, policy.prefix_caching) == (True, False)
+    assert policy.parameters == {"policy": "lifo"}

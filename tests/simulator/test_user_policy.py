@@ -30,7 +30,9 @@ def public(thing: object) -> dict[str, object]:
     """Everything with a public name that is not a method."""
     names = [name for name in dir(thing) if not name.startswith("_")]
     values = {name: getattr(thing, name) for name in names}
-    return {name: value for name, value in values.items() if not callable(value)}
+    values = {name: value for name, value in values.items() if not callable(value)}
+    unordered = {name: sorted(map(repr, v)) for name, v in values.items() if isinstance(v, set)}
+    return values | unordered
 
 
 class Spy:
