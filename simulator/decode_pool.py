@@ -27,7 +27,7 @@ class DecodePool:
     step: decode steps planned so far. size: members. growth_blocks: blocks that one more token for
     everybody needs. context_tokens: KV tokens of all members, summed.
     padded_seqs, padded_context_tokens: finished members of a static batch that still hold their
-    slot: priced, but producing nothing. resting, resting_now: members that sit out the step that was
+    slot: priced, but producing nothing. resting, resting_now: members that sit out the step
     launched last, and the one being planned.
     """
 

@@ -110,12 +110,13 @@ class PrefixCache(KVCache):
         return found, idle
 
     def _find(self, sequence: Sequence) -> Blocks:
-        limit = (sequence.known_tokens - 1) // self.block_size
-        keys = self._keys(sequence)[:limit]
+        keys = self._keys(sequence)[: (sequence.known_tokens - 1) // self.block_size]
+        if not len(keys):
+            return keys
         found = self._block_of[keys]
         missing = found < 0
-        first = int(missing.argmax()) if limit else 0
-        return found[:first] if limit and missing[first] else found
+        first = int(missing.argmax())
+        return found[:first] if missing[first] else found
 
     def _keys(self, sequence: Sequence) -> Keys:
         keys = self.keys.of(sequence.row)
@@ -238,9 +239,18 @@ class PrefixCache(KVCache):
         return unnamed + int(np.count_nonzero(self._refs[held] == holders))
 
     def release(self, sequence: Sequence, tokens: int, *, ended: bool) -> None:
-        """All blocks of a sequence that ended or was preempted, the last one first."""
+        """All blocks of a sequence that ended or was preempted, the last one first.
+
+        What nobody can ask for once it ended is content all the same: it is not taken first.
+        """
         self._take_owed()
+        if not ended:
+            self.keys.complete(sequence.row)
         self._settle(sequence, tokens, 0 if ended else self._lag_of(sequence))
+        if ended:
+            full = tokens // self.block_size
+            self._key_of[sequence._block_ids[sequence._hashed_blocks : full]] = NO_CONTENT
+            sequence._hashed_blocks = full
         held = sequence._block_ids[: sequence._blocks][::-1]
         bare = sequence._blocks - sequence._hashed_blocks
         self._memo = None
@@ -268,13 +278,14 @@ class PrefixCache(KVCache):
 
     def _hash(self, sequence: Sequence, tokens: int) -> None:
         """Enter the full blocks of the first `tokens` tokens; two blocks may have one content."""
-        start, stop = sequence._hashed_blocks, tokens // self.block_size
+        keys = self._keys(sequence)
+        start, stop = sequence._hashed_blocks, min(len(keys), tokens // self.block_size)
         if stop <= start:
             return
         sequence._hashed_blocks = stop
         self._memo = None
         blocks = sequence._block_ids[start:stop]
-        keys = self._keys(sequence)[start:stop]
+        keys = keys[start:stop]
         self._key_of[blocks] = keys
         first = self._block_of[keys]
         taken = first >= 0

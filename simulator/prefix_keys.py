@@ -18,6 +18,7 @@ from .trace import Trace
 
 Keys = NDArray[np.int64]
 
+NO_KEYS: Keys = np.zeros(0, dtype=np.int64)
 NO_CONTENT = 0
 """The key of blocks that nobody will ask for again; no request has it."""
 
@@ -25,8 +26,9 @@ NO_CONTENT = 0
 class PrefixKeys:
     """Keys of the full blocks of every request, made when they are first asked for.
 
+    Nobody else asks for what a request without later turns adds of its own, so that has keys only
+    after a preemption. They are given out anew after the last request that has them.
     used: all keys given out so far are below this. has_children: rows with a later turn.
-    Keys that only one request and its later turns use are given out anew after the last of them.
 
     Raises:
         ConfigError: the trace's hash granularity and the block size do not divide each other.
@@ -42,7 +44,7 @@ class PrefixKeys:
         self._parent = _parent_rows(trace)
         self._group = trace.prefix_group
         self._group_tokens = None if trace.prefix_tokens is None else trace.prefix_tokens.tolist()
-        self._group_base: dict[str, int] = {}
+        self._group_keys: dict[str, Keys] = {}
         self._streams: dict[int, Keys] = {}
         self._own: dict[int, range] = {}
         self._spare: dict[int, list[int]] = {}
@@ -60,11 +62,17 @@ class PrefixKeys:
         return self._parent.get(row)
 
     def of(self, row: int) -> Keys:
-        """Keys of all full blocks of prompt and output, shape (blocks,)."""
+        """Keys of the leading full blocks that others may have too, or that were `completed`."""
         keys = self._streams.get(row)
         if keys is None:
-            keys = self._streams[row] = self._stream(row)
+            whole = row in self.has_children
+            keys = self._streams[row] = self._whole(row) if whole else self._shared_head(row)
         return keys
+
+    def complete(self, row: int) -> None:
+        """From now on `of` has all full blocks of prompt and output: they may be resumed."""
+        if row not in self._own:
+            self._streams[row] = self._whole(row)
 
     def forget(self, row: int) -> list[range]:
         """The request ended; returns keys that nobody can ask for any more."""
@@ -82,17 +90,17 @@ class PrefixKeys:
             last = self._parent.get(last)
         return freed
 
-    def _stream(self, row: int) -> Keys:
+    def _whole(self, row: int) -> Keys:
+        head = self._shared_head(row)
         total = (self._prompt[row] + self._output[row]) // self._size
-        head = self._shared_head(row)[:total]
-        if len(head) == total:
-            return head
         own = self._own[row] = self._range(total - len(head))
         keys = np.arange(own.start, own.stop, dtype=np.int64)
         return np.concatenate((head, keys)) if len(head) else keys
 
     def _range(self, keys: int) -> range:
         """Keys that nobody uses, consecutive; lengths are rounded up so that they fit again."""
+        if not keys:
+            return range(0)
         spare = self._spare.get(_room(keys))
         if spare:
             start = spare.pop()
@@ -110,9 +118,10 @@ class PrefixKeys:
             return self._hashed(row)[:prompt_blocks]
         group = self._group[row] if self._group is not None else None
         if group is None or self._group_tokens is None:
-            return np.zeros(0, np.int64)
-        blocks = min(self._group_tokens[row], self._prompt[row]) // self._size
-        return self._group_base[group] + np.arange(blocks, dtype=np.int64)
+            return NO_KEYS
+        return self._group_keys[group][
+            : min(self._group_tokens[row], self._prompt[row]) // self._size
+        ]
 
     def _hashed(self, row: int) -> Keys:
         """Block keys from hash ids: several blocks to an id, or several ids to a block."""
@@ -145,8 +154,8 @@ class PrefixKeys:
             if group is not None:
                 longest[group] = max(longest.get(group, 0), tokens)
         for group, tokens in longest.items():
-            self._group_base[group] = self.used
-            self.used += tokens // self._size
+            start, self.used = self.used, self.used + tokens // self._size
+            self._group_keys[group] = np.arange(start, self.used, dtype=np.int64)
 
 
 def _room(keys: int) -> int:

@@ -10,10 +10,11 @@ from typing import Any, cast
 import simpy
 
 from .cost_model import CostModel
-from .engine import Clock, Engine, EngineOptions
+from .engine import Clock, Engine
 from .errors import ConfigError, WorkloadError
 from .feed import ArrivalFeed, CappedFeed, ClosedFeed, OpenFeed, SessionFeed
 from .kv_cache import KVCache
+from .options import EngineOptions
 from .outcome import outcome_of
 from .request import Request
 from .result import Result

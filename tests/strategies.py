@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from costmodels import ConstantCostModel
+from costmodels import ConstantCostModel, LinearCostModel
 from simulator import (
     SCHEDULERS,
     AlternatingScheduler,
@@ -69,11 +69,26 @@ class AffineCostModel:
         return np.rint(prices * 1e6).astype(np.int64)
 
 
+def linear(longest_ms: float, context_ms: float) -> LinearCostModel:
+    """The model whose leaps are summed in closed form; with all its terms."""
+    return LinearCostModel(
+        step_ms=3.0,
+        prefill_ms_per_token=0.17,
+        attention_ms_per_token_pair=0.003,
+        prefill_step_ms=1.1,
+        decode_ms_per_sequence=0.07,
+        decode_ms_per_context_token=context_ms,
+        longest_context_ms_per_token=longest_ms,
+        longest_context_full_at_sequences=3.0,
+    )
+
+
 def cost_models() -> st.SearchStrategy[CostModel]:
     """Whole milliseconds (arrivals then tie with step ends), or all terms, either way."""
     return st.one_of(
         st.builds(ConstantCostModel, st.sampled_from([3, 10]), st.sampled_from([1, 2])),
         st.builds(AffineCostModel, st.booleans()),
+        st.builds(linear, st.sampled_from([0.0, 0.019]), st.sampled_from([0.0, 0.0013, 0.31])),
     )
 
 

@@ -27,19 +27,10 @@ MAY_IMPORT = {
 ORDER = (
     *("units", "errors", "statistics", "step_log", "request", "trace", "result", "request_log"),
     *("token_times", "leap_log", "kv_cache", "prefix_keys", "prefix_cache", "queues"),
-    *("decode_pool", "plan", "cost_model", "view", "schedulers", "feed", "leap", "lifecycle"),
-    *("promise", "validation", "engine", "intervals", "window", "timings", "service"),
-    *(
-        "occupancy",
-        "rework",
-        "saturation",
-        "fairness",
-        "outcome",
-        "identities",
-        "metrics",
-        "tables",
-    ),
-    *("simulation",),
+    *("decode_pool", "plan", "cost_model", "view", "schedulers", "feed", "leap", "options"),
+    *("lifecycle", "promise", "validation", "launch", "engine", "intervals", "window", "timings"),
+    *("service", "occupancy", "rework", "saturation", "fairness", "outcome", "identities"),
+    *("metrics", "tables", "simulation"),
 )
 """Modules of `simulator`: each may import those before it."""
 

@@ -20,9 +20,11 @@ from typing import Any
 import numpy as np
 import simpy
 
-from simulator.engine import Engine, EngineOptions, Flight
+from simulator.engine import Engine
 from simulator.feed import SequenceMaker
 from simulator.kv_cache import KVCache
+from simulator.launch import Flight
+from simulator.options import EngineOptions
 from simulator.plan import StepShape
 from simulator.prefix_cache import PrefixCache
 from simulator.request import Sequence
@@ -176,7 +178,7 @@ class Replay:
         decoding = set(engine.pool)
         evicted = len(columns.evicted_row)
         self.unreported = False
-        flight = engine._launch()
+        flight = engine.launcher.launch(self.clock.now)
         chunks = dict(view.previous.prefill) if flight else {}
         tokens = {s: self._computed(s) - done for s, done in before.items() if s in view.running}
         tokens = {s: new for s, new in tokens.items() if new}

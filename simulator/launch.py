@@ -1,0 +1,277 @@
+"""`Launcher`: from a scheduler's plan to steps under way: evict, admit, take blocks, price, log.
+
+Launching changes what the next planning sees; what a step produces is handed out when it ends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import repeat
+from typing import NamedTuple
+
+from .cost_model import CostModel
+from .errors import InvalidPlanError
+from .feed import ArrivalFeed
+from .leap import BITS, price, refuse_price, steps_at_once, steps_until
+from .lifecycle import Chunks, Lifecycle
+from .options import EngineOptions
+from .plan import Decode, Holds, Plan, StepShape
+from .promise import Promise
+from .request import Sequence
+from .step_log import EntryLog
+from .validation import check_decodes, check_plan
+from .view import EngineView, Scheduler
+
+
+class Flight(NamedTuple):
+    """A launched plan: when its last step starts, when it ends, and what that end delivers."""
+
+    last_start_ns: int
+    end_ns: int
+    completed: list[Sequence]
+    finishing: list[Sequence]
+
+
+class Launcher:
+    """Asks for plans and starts them, one at a time.
+
+    wake_ns: when an idle plan wants to be asked again. stopped: the next step would end after the
+    stop time, so there is none.
+    """
+
+    def __init__(
+        self,
+        feed: ArrivalFeed,
+        scheduler: Scheduler,
+        cost_model: CostModel,
+        life: Lifecycle,
+        *,
+        view: EngineView,
+        entries: EntryLog,
+        pipe: deque[Flight],
+        options: EngineOptions,
+    ) -> None:
+        self.wake_ns: int | None = None
+        self.stopped = False
+        self._feed, self._life, self._pipe = feed, life, pipe
+        self._view, self._pool, self._kv = view, view.decoding, view.kv
+        self._entries = entries
+        self._scheduler = scheduler
+        self._token_limit: int | None = getattr(scheduler, "step_token_limit", None)
+        self._promise = Promise(scheduler) if options.check_promises else None
+        self._careful = options.slow_path or options.check_promises
+        self._cost_model = cost_model
+        self._step_ns = cost_model.step_ns
+        self._line = getattr(cost_model, "line", None)
+        self._needs_longest = cost_model.needs_longest_context
+        self._longest_leap = options.longest_leap
+        self._stop_ns, self._depth = options.stop_ns, options.pipeline_depth
+        self._busy_until_ns = 0
+        self._evicted = 0
+
+    def launch(self, now_ns: int) -> Flight | None:
+        """Plan a step (or a leap of identical ones) and start it; None: there is nothing to do."""
+        view, pool = self._view, self._pool
+        view.now_ns = now_ns
+        start_ns = now_ns if now_ns > self._busy_until_ns else self._busy_until_ns
+        plan = self._scheduler.plan(view)
+        decode, prefill, preempt, *_, more = plan
+        if prefill or preempt or more or decode is not Decode.ALL or self._careful:
+            check_plan(plan, view, self._token_limit)
+            if self._promise is not None:
+                self._promise.check(plan, view)
+            if preempt:
+                self._evict(plan, start_ns)
+        else:
+            check_decodes(pool, view.kv.free_blocks, self._token_limit)
+        if decode is Decode.ALL:
+            seqs, pool.resting_now = pool.size, ()
+        else:
+            seqs = self._seat_decodes(plan)
+        if prefill or more:
+            return self._mixed_step(plan, start_ns, seqs)
+        if seqs:
+            return self._leap(plan, start_ns, seqs)
+        self.wake_ns = now_ns if preempt else self._later(plan.wake_ns)
+        return None
+
+    def _later(self, wake_ns: int | None) -> int | None:
+        if wake_ns is not None and wake_ns <= self._view.now_ns:
+            raise InvalidPlanError(
+                f"plan does nothing and wakes at {wake_ns} ns, it is {self._view.now_ns} ns: "
+                "wake_ns must be later"
+            )
+        return wake_ns
+
+    def _evict(self, plan: Plan, start_ns: int) -> None:
+        withdrawn = dict(plan.withdrawn)
+        for sequence, taken in zip(plan.preempt, plan.taken or repeat(0), strict=False):
+            self._kv.set_aside(taken)
+            self._life.evict(sequence, start_ns, withdrawn.get(sequence, 0))
+        self._evicted += len(plan.preempt)
+
+    def _mixed_step(self, plan: Plan, start_ns: int, seqs: int) -> Flight | None:
+        """One step with prompt chunks in it."""
+        pool, kv, life = self._pool, self._kv, self._life
+        priced_seqs, context, longest = self._decodes(plan, seqs) if seqs else (0, 0, 0)
+        finishing: list[Sequence] = []
+        if seqs:
+            kv.grow(pool.growth_blocks)
+            if kv.caches_prefixes:  # blocks this step fills can be hit by its later parts
+                finishing = pool.advance(1)
+        chunks, completed = life.compute_prompts(plan, start_ns)
+        if plan.more:
+            plan = self._rest_of(plan, start_ns, seqs, chunks, completed)
+            if not (seqs or chunks):
+                return None
+        if seqs and not kv.caches_prefixes:
+            finishing = pool.advance(1)
+        shape = StepShape(tuple(chunks), priced_seqs, context, longest)
+        duration_ns = self._step_ns(shape)
+        if duration_ns <= 0:
+            refuse_price(self._cost_model, shape, duration_ns)
+        end_ns = start_ns + duration_ns
+        if self._stop_ns is not None and end_ns > self._stop_ns:
+            self.stopped = True
+            life.take_back(plan)
+            return None
+        tokens = 0
+        for sequence, new in plan.prefill:
+            sequence._active_ns += duration_ns
+            tokens += new
+        used_blocks = kv.blocks - kv.free_blocks
+        if completed:
+            life.end_prompts(completed, self._entries.count, finishing)
+        loads = (tokens, len(chunks), seqs, priced_seqs - seqs, context, used_blocks)
+        self._started(plan, (start_ns, 1), loads, (len(completed), duration_ns << BITS, 0))
+        self._busy_until_ns = end_ns
+        return Flight(start_ns, end_ns, completed, finishing)
+
+    def _leap(self, plan: Plan, start_ns: int, seqs: int) -> Flight | None:
+        """Nothing but decodes, for as many steps as the plan holds."""
+        pool, kv = self._pool, self._kv
+        if seqs < pool.size or self._careful:
+            priced_seqs, context, longest = self._decodes(plan, seqs)
+        else:
+            priced_seqs = seqs + pool.padded_seqs
+            context = pool.context_tokens + pool.padded_context_tokens
+            longest = pool.longest_context() if self._needs_longest else 0
+        shape = StepShape((), priced_seqs, context, longest)
+        steps, cut_ns = 1, None
+        if plan.holds is not Holds.ONE_STEP and not (self._pipe and self._finish_in_flight()):
+            steps = steps_at_once(plan.holds, pool, kv.free_blocks, self._longest_leap)
+            if steps > 1 and plan.holds is Holds.UNTIL_ARRIVAL:
+                due_ns = self._feed.next_ns
+                if due_ns is not None:
+                    cut_ns = due_ns - start_ns
+        line = self._line
+        if steps == 1 or line is None:
+            first, slope, steps, total_ns, last_ns = self._price(shape, steps, cut_ns, start_ns)
+        else:
+            first, slope = line(shape)
+            limit_ns = None if self._stop_ns is None else self._stop_ns - start_ns
+            steps, total_ns = steps_until(first, slope, steps, (cut_ns, limit_ns, self._depth))
+            self.stopped = not steps
+            last_ns = first + (steps - 1) * slope >> BITS
+        if self.stopped:
+            return None
+        if self._promise is not None:
+            self._promise.made(plan, steps)
+            steps, first, slope = 1, self._step_ns(shape) << BITS, 0
+            total_ns = last_ns = first >> BITS
+        growth = pool.growth_blocks
+        used_blocks = kv.blocks - kv.free_blocks + growth
+        kv.grow(growth if steps == 1 else pool.growth_of(steps))
+        finishing = pool.advance(steps)
+        loads = (0, 0, seqs, priced_seqs - seqs, context, used_blocks)
+        self._started(plan, (start_ns, steps), loads, (0, first, slope))
+        self._busy_until_ns = end_ns = start_ns + total_ns
+        return Flight(end_ns - last_ns, end_ns, [], finishing)
+
+    def _started(
+        self,
+        plan: Plan,
+        when: tuple[int, int],
+        loads: tuple[int, int, int, int, int, int],
+        ends: tuple[int, int, int],
+    ) -> None:
+        """Write the log row: (start, steps), what the step carries, (prompts completed, price)."""
+        running = len(self._view.running)
+        self._entries.add((*when, *loads, running, self._evicted, *ends))
+        self._evicted = 0
+        self._view.previous = plan
+        self._pool.resting = self._pool.resting_now
+
+    def _price(
+        self, shape: StepShape, steps: int, cut_ns: int | None, start_ns: int
+    ) -> tuple[int, int, int, int, int]:
+        """A single step, or a leap of a model that has no straight line."""
+        if steps == 1:
+            total_ns = self._step_ns(shape)
+            if total_ns <= 0:
+                refuse_price(self._cost_model, shape, total_ns)
+            if self._stop_ns is not None and start_ns + total_ns > self._stop_ns:
+                self.stopped = True
+            return total_ns << BITS, 0, 1, total_ns, total_ns
+        leap = price(self._cost_model, shape, steps, cut_ns, self._depth)
+        if self._stop_ns is not None:
+            leap, self.stopped = leap.ended_by(self._stop_ns - start_ns)
+        steps, durations, total_ns, last_ns = leap
+        if isinstance(durations, int):
+            return total_ns << BITS, 0, 1, total_ns, total_ns
+        if not self.stopped and self._promise is None:
+            self._entries.add_durations(durations)
+        return 0, -1, steps, total_ns, last_ns
+
+    def _rest_of(
+        self, plan: Plan, start_ns: int, seqs: int, chunks: Chunks, completed: list[Sequence]
+    ) -> Plan:
+        """The other parts of a step whose plan says `more`; returns the whole plan."""
+        view = self._view
+        prefill, part, longest = plan.prefill, plan, plan.padded_prefill_tokens
+        while part.more:
+            view.planned_tokens = seqs + sum([new for _, new in prefill])
+            part = self._scheduler.plan(view)
+            check_plan(part, view, self._token_limit)
+            prefill += part.prefill
+            longest = max(longest, part.padded_prefill_tokens)
+            new_chunks, new_completed = self._life.compute_prompts(part, start_ns)
+            chunks += new_chunks
+            completed += new_completed
+        view.planned_tokens = None
+        if longest:
+            chunks[:] = [(longest, past) for _, past in chunks]
+        return plan._replace(prefill=prefill, more=False)
+
+    def _finish_in_flight(self) -> bool:
+        """Whether a launched step will free a seat (async only): then plans hold one step."""
+        return any(finishing for _, _, _, finishing in self._pipe)
+
+    def _seat_decodes(self, plan: Plan) -> int:
+        """How many decode in this step; those left out sit it out."""
+        pool, decode_seqs = self._pool, plan.decode_seqs(self._pool.size)
+        pool.resting_now = ()
+        if decode_seqs < pool.size and (decode_seqs or self._kv.caches_prefixes):
+            chosen = set(plan.decode) if isinstance(plan.decode, tuple) else ()
+            left_out = [sequence for sequence in pool if sequence not in chosen]
+            if decode_seqs:
+                for sequence in left_out:
+                    pool.hold_back(sequence)
+            pool.resting_now = dict.fromkeys(left_out)
+        return decode_seqs
+
+    def _decodes(self, plan: Plan, seqs: int) -> tuple[int, int, int]:
+        """(sequences, summed context, longest context) that a step prices, from the aggregates."""
+        pool = self._pool
+        longest = pool.longest_context() if self._needs_longest else 0
+        context = pool.context_tokens
+        if self._view.slow_path or seqs < pool.size:
+            members = plan.decode if isinstance(plan.decode, tuple) else tuple(pool)
+            context, longest = self._walked(members, longest)
+        return seqs + pool.padded_seqs, context + pool.padded_context_tokens, longest
+
+    def _walked(self, members: tuple[Sequence, ...], longest: int) -> tuple[int, int]:
+        """Summed and longest context of these members only (slow path, or some sit out)."""
+        contexts = [self._pool.context_of(sequence) for sequence in members]
+        padded = self._pool.padded_seqs > 0 or not self._cost_model.needs_longest_context
+        return sum(contexts), longest if padded else max(contexts)
