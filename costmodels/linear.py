@@ -98,7 +98,7 @@ class LinearCostModel:
         self.stamp = self.table.stamp
 
     def step_ns(self, shape: StepShape) -> int:
-        """Price one step, nanoseconds, at least 1."""
+        """Price one step, to the nearest nanosecond (halves up), at least 1."""
         chunks, seqs, context, longest = shape
         price = self._step + seqs * self._sequence + context * self._context
         if self.needs_longest_context:
@@ -109,8 +109,15 @@ class LinearCostModel:
                 price += new * (self._token + self._half_pair * (2 * past + new))
         return price >> BITS or 1
 
-    def line(self, shape: StepShape) -> tuple[int, int]:
-        """(first, slope): k steps later, a decode-only step costs (first + k x slope) >> 16 ns."""
+    def line(self, shape: StepShape) -> tuple[int, int] | None:
+        """(first, slope): k steps later, a decode-only step costs (first + k x slope) >> 16 ns.
+
+        None for a step under 1 ns, whose price is lifted and so no straight line.
+        """
+        first, slope = self._line(shape)
+        return (first, slope) if first >> BITS else None
+
+    def _line(self, shape: StepShape) -> tuple[int, int]:
         _, seqs, context, longest = shape
         first = self._step + seqs * self._sequence + context * self._context
         slope = seqs * self._context
@@ -118,12 +125,13 @@ class LinearCostModel:
             each = self._longest_of(seqs)
             first += longest * each
             slope += each
-        return (first, slope) if first >> BITS else (1 << BITS, 0)
+        return first, slope
 
     def leap_ns(self, shape: StepShape, steps: int) -> NDArray[np.int64]:
         """Price `steps` consecutive decode-only steps; int64, shape (steps,), each at least 1."""
-        first, slope = self.line(shape)
-        return (np.arange(steps) * slope + first) >> BITS
+        first, slope = self._line(shape)
+        prices: NDArray[np.int64] = np.maximum((np.arange(steps) * slope + first) >> BITS, 1)
+        return prices
 
     def _longest_of(self, seqs: int) -> int:
         shares = self._longest_at

@@ -17,6 +17,11 @@ class CostModel(Protocol):
     The two methods must agree bit for bit: element k of `leap_ns(shape, n)` equals
     `step_ns(shape.after(k))`. Arithmetic with only + - * / and comparisons on Python floats and
     on float64 arrays gives the same bits; `**`, dot products and reordered sums do not.
+
+    A model whose decode prices lie on a straight line may also have
+    `line(shape) -> (first, slope) | None`, two integers such that `step_ns(shape.after(k))` equals
+    `(first + k * slope) >> 16`; a leap is then summed in closed form, without an array. None: not
+    for this shape.
     """
 
     needs_longest_context: bool

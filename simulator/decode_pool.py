@@ -14,7 +14,7 @@ Joining, leaving and sitting out a step cost O(log n); a step, or a leap of many
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Container, Iterator
 from heapq import heappop, heappush
 
 from .request import Sequence
@@ -28,7 +28,7 @@ class DecodePool:
     everybody needs. context_tokens: KV tokens of all members, summed.
     padded_seqs, padded_context_tokens: finished members of a static batch that still hold their
     slot: priced, but producing nothing. resting, resting_now: members that sit out the step
-    launched last, and the one being planned.
+    launched last, and the one being planned; ended_now: who got their last token in it.
     """
 
     __slots__ = (
@@ -40,6 +40,7 @@ class DecodePool:
         "_sitting_out",
         "_tokens",
         "context_tokens",
+        "ended_now",
         "growth_blocks",
         "padded_context_tokens",
         "padded_seqs",
@@ -56,8 +57,9 @@ class DecodePool:
         self.context_tokens = 0
         self.padded_seqs = 0
         self.padded_context_tokens = 0
-        self.resting: Collection[Sequence] = ()
-        self.resting_now: Collection[Sequence] = ()
+        self.resting: Container[Sequence] = ()
+        self.resting_now: Container[Sequence] = ()
+        self.ended_now: Container[Sequence] = ()
         self._block_size = block_size
         self._tokens = tokens
         self._members: dict[Sequence, None] = {}
@@ -69,7 +71,7 @@ class DecodePool:
     def __len__(self) -> int:
         return self.size
 
-    def __contains__(self, sequence: Sequence) -> bool:
+    def __contains__(self, sequence: object) -> bool:
         return sequence in self._members
 
     def __iter__(self) -> Iterator[Sequence]:

@@ -90,7 +90,10 @@ class Engine:
         self._scheduler = scheduler
         self._options = options
         self._closes_ns = sys.maxsize if options.stop_ns is None else options.stop_ns - 1
-        self._most_tokens = kv.blocks * kv.block_size + 1
+        # The last token is never fed back, so the cache need not hold it.
+        self._capacity = self._most_tokens = kv.blocks * kv.block_size + 1
+        if options.never_fits == "wait":
+            self._most_tokens = sys.maxsize
         if options.max_model_len is not None:
             self._most_tokens = min(self._most_tokens, options.max_model_len)
         self._reported = 0
@@ -183,10 +186,17 @@ class Engine:
         due = min((t for t in times if t is not None and t >= now), default=None)
         if self.launcher.stopped or (stop_ns is not None and (due is None or due >= stop_ns)):
             return None
-        if due is None and (self.view.waiting or self.view.running):
+        if due is None and (self.view.waiting or self.view.running) and not self._waits_for_ever():
             raise SchedulerStalledError(
                 f"{type(self._scheduler).__name__} planned nothing at {now} ns while "
                 f"{len(self.view.waiting)} requests wait and {len(self.view.running)} run, and no "
                 "arrival will change that: make plan() admit or decode something"
             )
         return due
+
+    def _waits_for_ever(self) -> bool:
+        """Whether somebody in the system will never fit the cache, and so blocks all the others."""
+        return self._options.never_fits == "wait" and any(
+            sequence.prompt_tokens + sequence._output_tokens > self._capacity
+            for sequence in (*self.view.waiting, *self.view.running)
+        )

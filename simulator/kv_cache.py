@@ -6,7 +6,7 @@ Source: PagedAttention (Kwon et al., SOSP 2023, section 4): memory is handed out
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Container
 from typing import Protocol
 
 from .errors import ConfigError
@@ -45,8 +45,9 @@ class KVView(Protocol):
 class Contexts(Protocol):
     """Who decodes, how far each of them is, and who sits steps out (the decode pool)."""
 
-    resting: Collection[Sequence]
-    resting_now: Collection[Sequence]
+    resting: Container[Sequence]
+    resting_now: Container[Sequence]
+    ended_now: Container[Sequence]
 
     def __contains__(self, sequence: Sequence) -> bool: ...
 

@@ -104,6 +104,8 @@ class Launcher:
         return wake_ns
 
     def _evict(self, plan: Plan, start_ns: int) -> None:
+        # Nobody has had a turn in this step yet.
+        self._pool.resting_now, self._pool.ended_now = self._pool, ()
         withdrawn = dict(plan.withdrawn)
         for sequence, taken in zip(plan.preempt, plan.taken or repeat(0), strict=False):
             self._kv.set_aside(taken)
@@ -119,6 +121,7 @@ class Launcher:
             kv.grow(pool.growth_blocks)
             if kv.caches_prefixes:  # blocks this step fills can be hit by its later parts
                 finishing = pool.advance(1)
+        pool.ended_now = finishing
         chunks, completed = life.compute_prompts(plan, start_ns)
         if plan.more:
             plan = self._rest_of(plan, start_ns, seqs, chunks, completed)
@@ -164,11 +167,11 @@ class Launcher:
                 due_ns = self._feed.next_ns
                 if due_ns is not None:
                     cut_ns = due_ns - start_ns
-        line = self._line
-        if steps == 1 or line is None:
+        line = self._line(shape) if steps > 1 and self._line is not None else None
+        if line is None:
             first, slope, steps, total_ns, last_ns = self._price(shape, steps, cut_ns, start_ns)
         else:
-            first, slope = line(shape)
+            first, slope = line
             limit_ns = None if self._stop_ns is None else self._stop_ns - start_ns
             steps, total_ns = steps_until(first, slope, steps, (cut_ns, limit_ns, self._depth))
             self.stopped = not steps

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
+from .errors import ConfigError
 from .leap import LONGEST_LEAP
 
 
@@ -17,6 +19,9 @@ class EngineOptions:
     check_promises: step through every would-be leap and ask the scheduler each time.
     pipeline_depth: steps planned ahead; 1 sync, 2 async.
     stop_ns: no step that would end later is taken.
+    max_model_len: longer requests (prompt + output) are rejected on arrival.
+    never_fits: what becomes of a request that the empty cache could not hold: "reject" on arrival,
+        or "wait" in the queue and block it, as in vLLM; the run then ends with what never will.
     progress: called now and then with the number of requests that have ended.
     """
 
@@ -26,7 +31,12 @@ class EngineOptions:
     pipeline_depth: int = 1
     max_model_len: int | None = None
     stop_ns: int | None = None
+    never_fits: Literal["reject", "wait"] = "reject"
     progress: Callable[[int], None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.never_fits not in ("reject", "wait"):
+            raise ConfigError(f"never_fits is {self.never_fits!r}, must be reject or wait")
 
     @property
     def longest_leap(self) -> int:

@@ -138,9 +138,16 @@ class PrefixCache(KVCache):
             if parent is not None:
                 tokens = self._tokens_of(parent)
                 if sequence._blocks and parent._order > sequence._order:
-                    tokens -= parent in self.pool and parent not in self.pool.resting_now
-                self._settle(parent, tokens, self._lag_of(parent))
+                    tokens -= self._decodes_now(parent)
+                self._settle(parent, tokens, self._unknown(parent, tokens))
             row = self.keys.parent_of(row)
+
+    def _decodes_now(self, sequence: Sequence) -> bool:
+        """Whether the step being planned has given it a token."""
+        pool = self.pool
+        if sequence in pool:
+            return sequence not in pool.resting_now
+        return sequence in pool.ended_now
 
     def source_decodes(self, sequence: Sequence) -> bool:
         """Whether an earlier turn of a waiting sequence still generates."""
@@ -152,9 +159,11 @@ class PrefixCache(KVCache):
             row = self.keys.parent_of(row)
         return False
 
-    def _lag_of(self, sequence: Sequence) -> int:
-        """Its last tokens whose ids are not known: none if it has no step in flight."""
-        return 0 if sequence in self.pool.resting else self._lag
+    def _unknown(self, sequence: Sequence, tokens: int) -> int:
+        """Of its first `tokens`, those whose ids are not known: sampled by a step in flight."""
+        if tokens <= sequence.known_tokens or sequence in self.pool.resting:
+            return 0
+        return self._lag
 
     def _tokens_of(self, sequence: Sequence) -> int:
         if sequence in self.pool:
@@ -207,8 +216,7 @@ class PrefixCache(KVCache):
             sequence._block_ids[sequence._blocks : blocks] = new
             sequence._blocks = sequence._named_blocks = blocks
         self._name_parents(sequence)
-        unknown = self._lag_of(sequence) if tokens > sequence.known_tokens else 0
-        self._hash(sequence, tokens - unknown)
+        self._hash(sequence, tokens - self._unknown(sequence, tokens))
 
     def grow(self, blocks: int) -> None:
         """Blocks for the pool's next tokens: counted now, taken when it matters which."""
@@ -246,7 +254,7 @@ class PrefixCache(KVCache):
         self._take_owed()
         if not ended:
             self.keys.complete(sequence.row)
-        self._settle(sequence, tokens, 0 if ended else self._lag_of(sequence))
+        self._settle(sequence, tokens, 0 if ended else self._unknown(sequence, tokens))
         if ended:
             full = tokens // self.block_size
             self._key_of[sequence._block_ids[sequence._hashed_blocks : full]] = NO_CONTENT

@@ -44,8 +44,8 @@ def simulate(
         rejected. None: if the trace has both columns. False: every row at its own `arrival_ns`,
         whether or not the turn before it has been answered.
     async_scheduling: plan a step while the one before it runs, as vLLM does.
-    options: `leap`, `slow_path`, `check_promises`, `max_model_len`, `stop_ns`, `progress` of
-        `EngineOptions`.
+    options: `leap`, `slow_path`, `check_promises`, `max_model_len`, `never_fits`, `stop_ns`,
+        `progress` of `EngineOptions`.
 
     Raises:
         WorkloadError: no requests. ConfigError: contradicting or impossible options.
@@ -67,6 +67,7 @@ def simulate(
         raise WorkloadError("no requests: the workload is empty")
     feed = _feed(trace, users, max_concurrency, sessions)
     settings = EngineOptions(pipeline_depth=2 if async_scheduling else 1, **options)
+    _check_never_fits(settings, scheduler)
     env = simpy.Environment()
     kv = kv_cache.prepared(trace, settings.pipeline_depth - 1)
     engine = Engine(
@@ -106,6 +107,15 @@ def _run(env: simpy.Environment, engine: Engine) -> None:
     finally:
         if collecting:
             gc.enable()
+
+
+def _check_never_fits(options: EngineOptions, scheduler: Scheduler) -> None:
+    reserves = getattr(scheduler, "scheduler_reserve_full_isl", True)
+    if options.never_fits == "wait" and not reserves and options.stop_ns is None:
+        raise ConfigError(
+            "never_fits 'wait' without scheduler_reserve_full_isl: a request that never fits can "
+            "start, preempt itself and start again for ever, as in vLLM: give stop_ns"
+        )
 
 
 def _feed(

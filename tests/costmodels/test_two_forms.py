@@ -78,8 +78,20 @@ def test_a_leap_may_be_empty_or_one_step(steps):
     assert_same_bits(load_cost_model("lesson"), StepShape((), 4, 400), steps)
 
 
-def test_prices_halfway_between_two_nanoseconds_go_to_the_even_one():
-    """39,062.5 ns twice, at 1 and at 3 tokens: 39062 and 117188 (117,187.5)."""
+def test_linear_prices_halfway_between_two_nanoseconds_go_up():
+    """39,062.5 ns twice, at 1 and at 3 tokens: 39,063 and 117,188 (117,187.5)."""
     model = LinearCostModel(decode_ms_per_context_token=0.0390625)
-    assert model.leap_ns(StepShape((), 2, 1), 2).tolist() == [39_062, 117_188]
+    assert model.leap_ns(StepShape((), 2, 1), 2).tolist() == [39_063, 117_188]
+    assert model.step_ns(StepShape((), 2, 1)) == 39_063
     assert model.step_ns(StepShape((), 2, 3)) == 117_188
+
+
+def test_a_price_that_starts_under_a_nanosecond_is_the_same_in_all_forms():
+    """0.3 ns a context token of one sequence: 0.3, 0.6, 0.9, 1.2 ... are at least 1 ns."""
+    model = LinearCostModel(decode_ms_per_context_token=0.3e-6)
+    shape = StepShape((), 1, 1)
+    assert model.line(shape) is None
+    prices = [model.step_ns(shape.after(k)) for k in range(12)]
+    assert prices == model.leap_ns(shape, 12).tolist()
+    assert prices[0] == 1
+    assert prices[-1] == 4

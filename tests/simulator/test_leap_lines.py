@@ -63,7 +63,7 @@ def test_instant_at_the_very_end_of_a_step_is_reached_by_that_step(
 def test_arrival_and_stop_end_a_leap_where_stepping_would(
     first: int, slope: int, steps: int, depth: int, cut: float | None, stop: float | None
 ) -> None:
-    """An arrival ends it with the step it falls in (async: one more), a stop before it is passed."""
+    """An arrival ends it with the step it falls in (async: one more); no step ends after a stop."""
     ends = list(accumulate(durations(first, slope, steps)))
     cut_ns, stop_ns = (None if part is None else int(part * ends[-1]) for part in (cut, stop))
 

@@ -36,11 +36,7 @@ def public(thing: object) -> dict[str, object]:
 
 
 class Spy:
-    """Writes down all that the policy inside could look at, and what it then planned.
-
-    Of a step that is planned in parts only the first look counts: before the second part the
-    decodes of the step are applied, and who ends with it has left the pool.
-    """
+    """Writes down all that the policy inside could look at, and what it then planned."""
 
     def __init__(self, policy: Scheduler) -> None:
         self._policy = policy
@@ -52,9 +48,6 @@ class Spy:
     def plan(self, view: EngineView) -> Plan:
         """Look, then plan."""
         plan = self._policy.plan(view)
-        if view.planned_tokens is not None:
-            self.seen.append((view.now_ns, repr(plan)))
-            return plan
         looks = {**public(view), "decoding": public(view.decoding), "kv": public(view.kv)}
         for queue in ("waiting", "prefilling", "running"):
             looks[queue] = [public(sequence) for sequence in getattr(view, queue)]

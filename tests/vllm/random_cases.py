@@ -102,7 +102,9 @@ def random_case(seed: int, choice: Choice | None = None, *, requests: int = 24) 
     }[choice["budget"]]
     config = {name: choice[name] for name in AS_CHOSEN}
     config |= {
-        "long_prefill_token_threshold": int(random.integers(1, 24)) if choice["cap"] != "none" else 0,
+        "long_prefill_token_threshold": int(random.integers(1, 24))
+        if choice["cap"] != "none"
+        else 0,
         "max_num_seqs": seats,
         "max_num_batched_tokens": budget,
         "max_model_len": max(longest, 24),

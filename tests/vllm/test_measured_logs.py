@@ -16,9 +16,7 @@ import pytest
 from simulator import KVCache, StepShape, Trace, simulate
 from simulator.schedulers import VllmScheduler
 
-FOLDER = (
-    Path(__file__).resolve().parents[3] / "shared" / "ground-truth" / "aic-fpm-b300-vllm0201"
-)
+FOLDER = Path(__file__).resolve().parents[3] / "shared" / "ground-truth" / "aic-fpm-b300-vllm0201"
 CLIENTS = 32
 FIRST_COMPUTED = {
     "tp1": "0 8 9 11 2 13 17 21 1 20 12 3 27 28 24 5 6 22 4 14 7 10 15 23 25 30 18 16 29 19 31 26",
