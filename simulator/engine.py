@@ -73,6 +73,7 @@ class Engine:
             self.tokens,
             holds_slots=bool(getattr(scheduler, "holds_slots_until_batch_end", False)),
             delivers_at_end=bool(getattr(scheduler, "delivers_at_batch_end", False)),
+            swaps=options.swap_ns_per_block is not None,
         )
         kv.watch(self.pool)
         self.feed = feed

@@ -68,6 +68,8 @@ class Launcher:
         self._stop_ns, self._depth = options.stop_ns, options.pipeline_depth
         self._busy_until_ns = 0
         self._evicted = 0
+        self._swap_ns = options.swap_ns_per_block or 0
+        self._paid_blocks = 0
 
     def launch(self, now_ns: int) -> Flight | None:
         """Plan a step (or a leap of identical ones) and start it; None: there is nothing to do."""
@@ -133,6 +135,7 @@ class Launcher:
         duration_ns = self._step_ns(shape)
         if duration_ns <= 0:
             refuse_price(self._cost_model, shape, duration_ns)
+        duration_ns += self._transfer_ns()
         end_ns = start_ns + duration_ns
         if self._stop_ns is not None and end_ns > self._stop_ns:
             self.stopped = True
@@ -161,7 +164,8 @@ class Launcher:
             longest = pool.longest_context() if self._needs_longest else 0
         shape = StepShape((), priced_seqs, context, longest)
         steps, cut_ns = 1, None
-        if plan.holds is not Holds.ONE_STEP and not (self._pipe and self._finish_in_flight()):
+        holds = plan.holds is not Holds.ONE_STEP and self._paid_blocks == self._life.moved_blocks
+        if holds and not (self._pipe and self._finish_in_flight()):
             steps = steps_at_once(plan.holds, pool, kv.free_blocks, self._longest_leap)
             if steps > 1 and plan.holds is Holds.UNTIL_ARRIVAL:
                 due_ns = self._feed.next_ns
@@ -205,6 +209,12 @@ class Launcher:
         self._view.previous = plan
         self._pool.resting = self._pool.resting_now
 
+    def _transfer_ns(self) -> int:
+        """Moving blocks to host memory and back holds up the step that needs it."""
+        moved = self._life.moved_blocks
+        blocks, self._paid_blocks = moved - self._paid_blocks, moved
+        return blocks * self._swap_ns
+
     def _price(
         self, shape: StepShape, steps: int, cut_ns: int | None, start_ns: int
     ) -> tuple[int, int, int, int, int]:
@@ -213,6 +223,7 @@ class Launcher:
             total_ns = self._step_ns(shape)
             if total_ns <= 0:
                 refuse_price(self._cost_model, shape, total_ns)
+            total_ns += self._transfer_ns()
             if self._stop_ns is not None and start_ns + total_ns > self._stop_ns:
                 self.stopped = True
             return total_ns << BITS, 0, 1, total_ns, total_ns

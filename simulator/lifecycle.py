@@ -22,6 +22,8 @@ class Lifecycle:
 
     holds_slots: finished members keep seat and blocks until the batch ends (static batching).
     delivers_at_end: and their tokens reach the client only then.
+    swaps: preempted sequences keep what they computed, in host memory.
+    moved_blocks: blocks moved over the link for that so far, out and back.
     """
 
     __slots__ = (
@@ -31,10 +33,12 @@ class Lifecycle:
         "_kv",
         "_pool",
         "_slots",
+        "_swaps",
         "_tokens",
         "_view",
         "delivers_at_end",
         "ended",
+        "moved_blocks",
         "requests",
     )
 
@@ -47,6 +51,7 @@ class Lifecycle:
         *,
         holds_slots: bool,
         delivers_at_end: bool,
+        swaps: bool,
     ) -> None:
         self.requests = requests
         self.ended = 0
@@ -58,6 +63,8 @@ class Lifecycle:
         self._holds_slots = holds_slots
         self.delivers_at_end = delivers_at_end
         self._slots: list[Sequence] = []
+        self._swaps = swaps
+        self.moved_blocks = 0
         self._admissions = 0
 
     def arrive(self, sequence: Sequence, rejection: str | None) -> None:
@@ -116,8 +123,11 @@ class Lifecycle:
             sequence._first_start_ns = start_ns
             sequence._cached_tokens = sequence.computed_tokens
         if sequence._eviction is not None:
-            self.requests.resume(sequence._eviction, start_ns, sequence.computed_tokens)
+            found = 0 if self._swaps else sequence.computed_tokens
+            self.requests.resume(sequence._eviction, start_ns, found)
             sequence._eviction = None
+            if self._swaps:
+                self.moved_blocks += self._kv.blocks_for(sequence.computed_tokens)
 
     def end_prompts(self, completed: list[Sequence], entry: int, finishing: list[Sequence]) -> None:
         """The step that completes a prompt produces a token; the next one is a decode."""
@@ -134,8 +144,9 @@ class Lifecycle:
             finishing.sort(key=_admission)
 
     def evict(self, sequence: Sequence, now_ns: int, withdrawn: int = 0) -> None:
-        """Preemption by recompute: blocks are freed, outputs kept, back into the queue.
+        """Preemption: blocks are freed, outputs kept, back into the queue.
 
+        What was computed is lost and recomputed on resume, or (swapping) kept in host memory.
         A step of it that is in flight (async) still delivers its token, which is part of what
         must be computed again; with its last token in flight it ends from the queue.
         withdrawn: tokens this very step had given it before.
@@ -149,12 +160,16 @@ class Lifecycle:
         del view.running[sequence]
         if withdrawn:
             self._kv.extend(sequence, sequence.computed_tokens + withdrawn)
-        self._kv.release(sequence, sequence.computed_tokens + withdrawn, ended=False)
         ends_in_flight = sequence._produced_tokens == sequence._output_tokens
-        lost = 0 if ends_in_flight else sequence.computed_tokens
+        keeps = self._swaps and not ends_in_flight
+        if keeps:
+            self.moved_blocks += sequence._blocks
+        self._kv.release(sequence, sequence.computed_tokens + withdrawn, ended=False)
+        lost = 0 if ends_in_flight or keeps else sequence.computed_tokens
         sequence._eviction = self.requests.evict(sequence, now_ns, lost)
         sequence._lost_tokens += lost
-        sequence.computed_tokens = 0
+        if not keeps:
+            sequence.computed_tokens = 0
         sequence.preemptions += 1
         sequence.known_tokens = sequence.prompt_tokens + sequence._produced_tokens
         view.waiting.put_back(sequence)

@@ -22,6 +22,8 @@ class EngineOptions:
     max_model_len: longer requests (prompt + output) are rejected on arrival.
     never_fits: what becomes of a request that the empty cache could not hold: "reject" on arrival,
         or "wait" in the queue and block it, as in vLLM; the run then ends with what never will.
+    swap_ns_per_block: preempt by moving KV blocks to host memory instead of recomputing them; each
+        block costs so much of a step, on the way out and back. None: recompute.
     progress: called now and then with the number of requests that have ended.
     """
 
@@ -32,11 +34,14 @@ class EngineOptions:
     max_model_len: int | None = None
     stop_ns: int | None = None
     never_fits: Literal["reject", "wait"] = "reject"
+    swap_ns_per_block: int | None = None
     progress: Callable[[int], None] | None = None
 
     def __post_init__(self) -> None:
         if self.never_fits not in ("reject", "wait"):
             raise ConfigError(f"never_fits is {self.never_fits!r}, must be reject or wait")
+        if self.swap_ns_per_block is not None and self.swap_ns_per_block < 0:
+            raise ConfigError(f"swap_ns_per_block is {self.swap_ns_per_block}, must be 0 or more")
 
     @property
     def longest_leap(self) -> int:

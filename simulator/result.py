@@ -191,6 +191,7 @@ class Result:
     stop_ns: the stop time asked for, or None for a drained run.
     kv_blocks: usable blocks of the cache; block_size: tokens a block.
     events: SimPy events processed; wall_s: seconds the event loop alone took (not deterministic).
+    swapped_blocks: blocks moved to host memory and back by preemptions.
     pieces, pool_ends: every output as pieces, for `token_times` (absent in hand-made results).
     """
 
@@ -208,6 +209,7 @@ class Result:
     wall_s: float
     pieces: Pieces | None = None
     pool_ends: Ints | None = None
+    swapped_blocks: int = 0
 
     def token_times_ns(self, row: int) -> list[int]:
         """When each token of one request left the device, ns, in order."""

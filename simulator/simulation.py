@@ -31,7 +31,7 @@ def simulate(
     users: int | None = None,
     max_concurrency: int | None = None,
     sessions: bool | None = None,
-    async_scheduling: bool = False,
+    async_scheduling: bool | None = None,
     **options: Any,  # Any: the fields of EngineOptions, which checks their names
 ) -> Result:
     """Serve the requests and report what happened.
@@ -43,9 +43,10 @@ def simulate(
     sessions: a turn with a `parent` arrives its `think_ns` after the parent finished, or was
         rejected. None: if the trace has both columns. False: every row at its own `arrival_ns`,
         whether or not the turn before it has been answered.
-    async_scheduling: plan a step while the one before it runs, as vLLM does.
+    async_scheduling: plan a step while the one before it runs, as vLLM does. None: as the
+        scheduler's `default_async_scheduling` says (`vllm`: yes), else no.
     options: `leap`, `slow_path`, `check_promises`, `max_model_len`, `never_fits`, `stop_ns`,
-        `progress` of `EngineOptions`.
+        `swap_ns_per_block`, `progress` of `EngineOptions`.
 
     Raises:
         WorkloadError: no requests. ConfigError: contradicting or impossible options.
@@ -66,7 +67,14 @@ def simulate(
     if not len(trace):
         raise WorkloadError("no requests: the workload is empty")
     feed = _feed(trace, users, max_concurrency, sessions)
+    if async_scheduling is None:
+        async_scheduling = bool(getattr(scheduler, "default_async_scheduling", False))
     settings = EngineOptions(pipeline_depth=2 if async_scheduling else 1, **options)
+    if settings.swap_ns_per_block is not None and kv_cache.caches_prefixes:
+        raise ConfigError(
+            "swap_ns_per_block with a PrefixCache: a swapped sequence would have to keep its share "
+            "of blocks others use; preempt by recompute, or use a KVCache"
+        )
     _check_never_fits(settings, scheduler)
     env = simpy.Environment()
     kv = kv_cache.prepared(trace, settings.pipeline_depth - 1)
@@ -94,6 +102,7 @@ def simulate(
         wall_s=wall_s,
         pieces=outcome.pieces,
         pool_ends=outcome.pool_ends,
+        swapped_blocks=engine.life.moved_blocks,
     )
 
 

@@ -162,7 +162,7 @@ def admit_prompts(view: EngineView, room: Room, chunk_size: int, *, whole: bool 
             need = kv.blocks_to_admit(sequence, sequence.known_tokens)
         else:
             tokens = sequence.known_tokens - sequence.computed_tokens
-            need = -(-tokens // size)
+            need = -(-sequence.known_tokens // size)
         if seats <= 0 or left <= 0 or need > free - watermark:
             break
         if whole:

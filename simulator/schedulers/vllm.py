@@ -185,12 +185,12 @@ class VllmScheduler:
             return ()
         kv = view.kv
         sequence = next(iter(view.waiting))
-        cached = kv.cached_tokens(sequence)
-        new = min(sequence.known_tokens - cached, cap)
+        done = sequence.computed_tokens or kv.cached_tokens(sequence)
+        new = min(sequence.known_tokens - done, cap)
         if new > room.tokens and not self.enable_chunked_prefill:
             return ()
         new = min(new, room.tokens)
-        held = sequence.known_tokens if self.scheduler_reserve_full_isl else cached + new
+        held = sequence.known_tokens if self.scheduler_reserve_full_isl else done + new
         watermark = kv.watermark_blocks if view.running else 0
         if kv.blocks_to_admit(sequence, held) > room.blocks - watermark:
             return ()
