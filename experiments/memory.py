@@ -20,6 +20,7 @@ from costmodels.model_memory import DEFAULT_ACTIVATION_RESERVE_BYTES
 from simulator.errors import ConfigError
 from simulator.kv_cache import KVCache
 from simulator.prefix_cache import PrefixCache
+from simulator.units import ms_to_ns
 
 from .config import RunConfig, flag_of
 from .provenance import file_identity
@@ -32,12 +33,16 @@ CAPACITIES = ("kv_blocks", "kv_bytes", "kv_cache_gib", "gpu_memory_gib")
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The KV cache and how its size is known. max_model_len: in tokens; None: no limit."""
+    """The KV cache and how its size is known. max_model_len: in tokens; None: no limit.
+
+    swap_ns_per_block: what preemption by swapping costs; None: preempt by recompute.
+    """
 
     cache: KVCache
     origin: str
     max_model_len: int | None
     notes: tuple[str, ...]
+    swap_ns_per_block: int | None = None
 
 
 def build_cost_model(config: RunConfig) -> LoadedCostModel:
@@ -94,7 +99,31 @@ def build_memory(config: RunConfig, table: CostTable) -> Memory:
         origin,
         config.max_model_len or table.max_model_len,
         _notes(config, table),
+        _swap_ns_per_block(config, block_size),
     )
+
+
+def _swap_ns_per_block(config: RunConfig, block_size: int) -> int | None:
+    """What moving a block to host memory costs, each way; None: preempt by recompute.
+
+    Raises:
+        ConfigError: two costs, no model to say how large a block is, or prefix caching is on.
+    """
+    per_block, bandwidth = config.swap_ms_per_block, config.swap_bandwidth_gb_s
+    if per_block is None and bandwidth is None:
+        return None
+    if per_block is not None and bandwidth is not None:
+        raise ConfigError("--swap-ms-per-block and --swap-bandwidth-gb-s price the same: give one")
+    if config.enable_prefix_caching:
+        raise ConfigError(
+            "swapping is not modelled with prefix caching: add --no-enable-prefix-caching, or "
+            "preempt by recompute"
+        )
+    if bandwidth is None:
+        return ms_to_ns(per_block or 0.0)
+    model = _model(config)
+    per_token = model.kv_bytes_per_token(_kv_dtype(config), config.tensor_parallel_size)
+    return round(per_token * block_size / bandwidth)
 
 
 def _capacity(config: RunConfig, table: CostTable, given: str | None) -> tuple[int, int, str]:

@@ -198,6 +198,15 @@ class RunConfig(BaseModel):
     enable_prefix_caching: bool | None = memory_option(
         None, "Reuse KV blocks of requests that begin alike.", shown="yes for vllm, otherwise no"
     )
+    swap_ms_per_block: v.Positive | None = memory_option(
+        None,
+        "Preempt by moving KV blocks to host memory, at this time a block and way.",
+        metavar="MS",
+        shown="preempt by recompute",
+    )
+    swap_bandwidth_gb_s: v.Positive | None = memory_option(
+        None, "The same, from the bandwidth of the link of each GPU; needs --model.", metavar="GB/S"
+    )
     watermark: v.Share = memory_option(
         0.0, "Share of the blocks that admission leaves free.", metavar="0..1"
     )

@@ -23,6 +23,7 @@ def preemptions(result: Result, span: Span, processed: int) -> dict[str, object]
     """Totals of events in the span; the share is of requests that arrived in it and were taken.
 
     Of the lost tokens, those that a resumed request found in the prefix cache cost nothing.
+    Swapped blocks are those of the whole run.
     """
     log, evictions = result.requests, result.evictions
     happened = span.counts(evictions.preempt_ns)
@@ -35,5 +36,6 @@ def preemptions(result: Result, span: Span, processed: int) -> dict[str, object]
         "preempted_share": ratio(preempted, int(np.count_nonzero(taken))),
         "lost_tokens_total": lost,
         "recovered_tokens_total": recovered,
+        "swapped_blocks_total": result.swapped_blocks,
         "recompute_tax": ratio(lost - recovered, processed),
     }

@@ -86,3 +86,26 @@ def test_a_capacity_that_cannot_be_known_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=problem):
         blocks(**fields)
+
+
+def test_swapping_is_priced_by_the_link_and_the_size_of_a_block() -> None:
+    """Llama-3.1-8B bf16: 131,072 bytes a token, 16 a block, over 32 GB/s: 65,536 ns."""
+    config = RunConfig(model="llama-3.1-8b", swap_bandwidth_gb_s=32.0, kv_blocks=100)
+    memory = build_memory(config, build_cost_model(config).table)
+    assert memory.swap_ns_per_block == 65_536
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"swap_bandwidth_gb_s": 32.0}, "give --model"),
+        ({"swap_bandwidth_gb_s": 32.0, "swap_ms_per_block": 1.0}, "give one"),
+        ({"swap_ms_per_block": 1.0, "enable_prefix_caching": True}, "--no-enable-prefix-caching"),
+    ],
+)
+def test_swapping_that_cannot_be_priced_is_refused(
+    settings: dict[str, object], message: str
+) -> None:
+    config = RunConfig(kv_blocks=100, **settings)
+    with pytest.raises(ConfigError, match=message):
+        build_memory(config, build_cost_model(config).table)
