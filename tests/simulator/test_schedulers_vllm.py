@@ -22,7 +22,12 @@ def test_urgent_arrival_overtakes_a_head_that_waits_for_blocks(leap: bool) -> No
     prices = ConstantCostModel(prefill_ms=10, decode_ms=2)
 
     result = simulate(
-        trace, VllmScheduler(policy="priority"), prices, KVCache(20, block_size=1), leap=leap
+        trace,
+        VllmScheduler(policy="priority"),
+        prices,
+        KVCache(20, block_size=1),
+        async_scheduling=False,
+        leap=leap,
     )
 
     assert ms(result.requests.first_start_ns)[2] == 14
