@@ -161,7 +161,7 @@ def some_requests(random: np.random.Generator, choice: Choice, count: int) -> li
         }
         if choice["policy"] == "priority":
             row["priority"] = int(random.integers(0, levels)) - 1
-        share(random, choice["sharing"], row, rows, heads, size)
+        share(random, choice["sharing"], row, rows, heads=heads, size=size)
         rows.append(row)
     return rows
 
@@ -188,6 +188,7 @@ def share(
     sharing: str,
     row: dict[str, Any],
     rows: list[dict[str, Any]],
+    *,
     heads: list[int],
     size: int,
 ) -> None:
