@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from .cost_model import CostModel
 from .errors import InvalidPlanError
-from .feed import ArrivalFeed
+from .feed import ArrivalFeed, OpenFeed
 from .leap import BITS, price, refuse_price, steps_at_once, steps_until
 from .lifecycle import Chunks, Lifecycle
 from .options import EngineOptions
@@ -71,6 +71,7 @@ class Launcher:
         self._needs_longest = cost_model.needs_longest_context
         self._longest_leap = options.longest_leap
         self._stop_ns, self._depth = options.stop_ns, options.pipeline_depth
+        self._closed_loop = not isinstance(feed, OpenFeed)
         self._busy_until_ns = 0
         self._evicted = 0
         self._swap_ns = options.swap_ns_per_block or 0
@@ -172,7 +173,7 @@ class Launcher:
         shape = StepShape((), priced_seqs, context, longest)
         steps, cut_ns = 1, None
         holds = plan.holds is not Holds.ONE_STEP and self._paid_blocks == self._life.moved_blocks
-        if holds and not (self._pipe and self._finish_in_flight()):
+        if holds and not (self._pipe and self._finish_in_flight(plan)):
             steps = steps_at_once(plan.holds, pool, kv.free_blocks, self._longest_leap)
             if steps > 1 and plan.holds is Holds.UNTIL_ARRIVAL:
                 due_ns = self._feed.next_ns
@@ -259,8 +260,13 @@ class Launcher:
             chunks[:] = [(longest, past) for _, past in chunks]
         return plan._replace(prefill=prefill, more=False)
 
-    def _finish_in_flight(self) -> bool:
-        """Whether a launched step will free a seat (async only): then plans hold one step."""
+    def _finish_in_flight(self, plan: Plan) -> bool:
+        """Whether a launched step will free a seat that matters (async only).
+
+        It does not if nobody waits for it and no client answers a finish with a request.
+        """
+        if plan.holds is Holds.UNTIL_ARRIVAL and not (self._view.waiting or self._closed_loop):
+            return False
         return any(finishing for _, _, _, finishing in self._pipe)
 
     def _seat_decodes(self, plan: Plan) -> int:

@@ -81,16 +81,26 @@ def serve_decodes(view: EngineView, room: Room) -> Decode | tuple[Sequence, ...]
     pool = view.decoding
     if view.slow_path or pool.size > room.tokens:
         return _walk_decodes(view, room)
+    if pool.growth_blocks > room.blocks:
+        holders = (v for v in reversed(view.running) if v in pool or v in view.prefilling)
+        return decode_all_but(view, room, holders)
+    room.tokens -= pool.size
+    room.blocks -= pool.growth_blocks
+    return Decode.ALL
+
+
+def decode_all_but(view: EngineView, room: Room, victims: Iterable[Sequence]) -> Decode:
+    """Evict, in this order, until the growth of those who stay is covered; they all decode."""
+    pool = view.decoding
     growth, members = pool.growth_blocks, pool.size
-    if growth > room.blocks:
-        for victim in reversed(view.running):
-            if victim in pool or victim in view.prefilling:
-                if victim in pool:
-                    growth -= pool.needs_block(victim)
-                    members -= 1
-                room.evict(view, victim)
-                if growth <= room.blocks:
-                    break
+    for victim in victims:
+        if growth <= room.blocks:
+            break
+        if victim in pool:
+            growth -= pool.needs_block(victim)
+            members -= 1
+        room.taken.append(room.blocks)
+        room.evict(view, victim)
     room.tokens -= members
     room.blocks -= growth
     return Decode.ALL

@@ -15,7 +15,16 @@ from simulator.plan import Decode, Holds, Plan
 from simulator.request import Sequence
 from simulator.view import EngineView
 
-from .room import KEEP_DECODING, UNLIMITED, Chunks, Room, checked_limits, holding
+from .room import (
+    KEEP_DECODING,
+    KEEP_UNTIL_ARRIVAL,
+    UNLIMITED,
+    Chunks,
+    Room,
+    checked_limits,
+    decode_all_but,
+    holding,
+)
 
 
 class VllmScheduler:
@@ -74,15 +83,24 @@ class VllmScheduler:
 
     def plan(self, view: EngineView) -> Plan:
         """The running sequences in order; then, one by one, the head of the queue."""
-        used = view.planned_tokens
+        used, kv = view.planned_tokens, view.kv
         seats = self.max_num_seqs - len(view.running)
-        room = Room(self.max_num_batched_tokens - (used or 0), view.kv.free_blocks, seats)
+        if not (view.waiting or view.prefilling or view.slow_path) and seats > 0:
+            pool = view.decoding
+            if pool.size < self.max_num_batched_tokens and pool.growth_blocks <= kv.free_blocks:
+                return KEEP_UNTIL_ARRIVAL
+        room = Room(self.max_num_batched_tokens - (used or 0), kv.free_blocks, seats)
         cap = self._cap if len(view.running) + len(view.waiting) > 1 else UNLIMITED
         if used is not None:
             head = self._admit(view, room, cap)
             return Plan(Decode.NONE, head, more=bool(head) and len(view.waiting) > 1)
         decode, chunks = self._serve_all(view, room, cap) or self._walk(view, room, cap)
-        more = not room.evicted and self._may_admit(view, room, cap, chunks)
+        more = False
+        if view.waiting and not room.evicted:
+            if kv.caches_prefixes:
+                more = self._may_admit(view, room, cap, chunks)
+            else:
+                chunks += self._admit_all(view, room, cap)
         if chunks or more or room.evicted:
             return Plan(
                 decode,
@@ -102,11 +120,18 @@ class VllmScheduler:
         return holding(view, room)
 
     def _serve_all(self, view: EngineView, room: Room, cap: int) -> tuple[Decode, Chunks] | None:
-        """Everybody running gets what they want, if tokens and blocks cover it; else None."""
+        """Everybody running gets what they want, if tokens and blocks cover it; else None.
+
+        With nothing but decodes, the newest make way for the growth of the others.
+        """
         pool, kv = view.decoding, view.kv
         tokens = room.tokens - pool.size
         blocks = room.blocks - pool.growth_blocks
-        if view.slow_path or tokens < 0 or blocks < 0:
+        if view.slow_path or tokens < 0:
+            return None
+        if blocks < 0 and self.policy == "fcfs" and not view.prefilling:
+            return decode_all_but(view, room, reversed(view.running)), ()
+        if blocks < 0:
             return None
         chunks: list[tuple[Sequence, int]] = []
         for sequence in view.prefilling:
@@ -178,6 +203,30 @@ class VllmScheduler:
                 return True
             room = Room(room.tokens, kv.free_blocks, room.seats)
         return bool(self._admit(view, room, cap))
+
+    def _admit_all(self, view: EngineView, room: Room, cap: int) -> Chunks:
+        """As `_admit` for one after the other, where nobody's blocks depend on what others hold."""
+        kv, chunks = view.kv, []
+        watermark = kv.watermark_blocks if view.running else 0
+        for sequence in view.waiting:
+            if room.seats <= 0 or room.tokens <= 0:
+                break
+            done = sequence.computed_tokens
+            new = min(sequence.known_tokens - done, cap)
+            if new > room.tokens and not self.enable_chunked_prefill:
+                break
+            new = min(new, room.tokens)
+            taken = kv.blocks_for(done + new)
+            whole = self.scheduler_reserve_full_isl
+            held = kv.blocks_for(sequence.known_tokens) if whole else taken
+            if held > room.blocks - watermark:
+                break
+            room.seats -= 1
+            room.tokens -= new
+            room.blocks -= taken
+            watermark = kv.watermark_blocks
+            chunks.append((sequence, new))
+        return tuple(chunks)
 
     def _admit(self, view: EngineView, room: Room, cap: int) -> Chunks:
         """The head of the queue, if it may start now; strictly in order, whatever the policy."""

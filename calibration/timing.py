@@ -1,0 +1,160 @@
+"""`measure(fn) -> Trial`: how long a call takes, with every raw sample kept. Knows no models.
+
+Three words, as in BenchmarkTools.jl: an *evaluation* is one call; a *sample* is the mean time of a
+few evaluations in a row (one, unless a call is too short for the clock); a *trial* is all samples.
+A trial ends when its relative inter-quartile range is under the target, or its time or its number
+of samples is used up. The time budget holds for the host's clock, the samples for the device's.
+
+Source: Chen and Revels, "Robust benchmarking in noisy environments" (2016).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+Work = Callable[[int], object]
+"""What is timed; it is given the number of the evaluation, to take another buffer every time."""
+
+OUTLIER_IQRS = 3.0
+"""A sample further than this many inter-quartile ranges beyond a quartile is an outlier (Tukey)."""
+MAX_EVALUATIONS = 1024
+
+
+class Clock(Protocol):
+    """A device's clock."""
+
+    def now_ns(self) -> int:
+        """The host's clock, for time budgets, nanoseconds."""
+
+    def time_ns(self, work: Work, first: int, evaluations: int) -> float:
+        """Mean time of an evaluation over `evaluations` in a row, nanoseconds.
+
+        first: the number of the first evaluation.
+        """
+
+
+class HostClock:
+    """Wall time of calls that return when their work is done, as torch on a CPU."""
+
+    def __init__(self, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+        self.now_ns = now_ns
+
+    def time_ns(self, work: Work, first: int, evaluations: int) -> float:
+        """As `Clock.time_ns`."""
+        now_ns = self.now_ns
+        start = now_ns()
+        for evaluation in range(first, first + evaluations):
+            work(evaluation)
+        return (now_ns() - start) / evaluations
+
+
+class Effort(NamedTuple):
+    """When a trial is good enough.
+
+    target_spread: relative inter-quartile range at which it may stop.
+    budget_s: seconds of host time after which it must stop (once it has `min_samples`).
+    min_sample_ns: shorter calls are repeated within a sample until it is this long.
+    """
+
+    target_spread: float = 0.05
+    budget_s: float = 0.5
+    min_samples: int = 5
+    max_samples: int = 200
+    warmup: int = 2
+    min_sample_ns: float = 20_000.0
+
+
+CAREFUL = Effort()
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The samples of one call, nanoseconds per evaluation, in the order they were taken."""
+
+    samples_ns: tuple[float, ...]
+
+    @cached_property
+    def quartiles_ns(self) -> tuple[float, float, float]:
+        """First quartile, median, third quartile.
+
+        >>> Trial((4.0, 1.0, 3.0, 2.0, 5.0)).quartiles_ns
+        (2.0, 3.0, 4.0)
+        """
+        first, median, third = np.percentile(self.samples_ns, (25, 50, 75)).tolist()
+        return first, median, third
+
+    @property
+    def median_ns(self) -> float:
+        """What the call is said to take."""
+        return self.quartiles_ns[1]
+
+    @property
+    def iqr_ns(self) -> float:
+        """Inter-quartile range."""
+        return self.quartiles_ns[2] - self.quartiles_ns[0]
+
+    @property
+    def spread(self) -> float:
+        """Inter-quartile range / median."""
+        return self.iqr_ns / self.median_ns if self.median_ns else 0.0
+
+    @property
+    def outliers(self) -> int:
+        """Samples more than `OUTLIER_IQRS` inter-quartile ranges beyond a quartile.
+
+        >>> Trial((10.0, 11.0, 12.0, 13.0, 90.0)).outliers
+        1
+        """
+        first, _, third = self.quartiles_ns
+        reach = OUTLIER_IQRS * self.iqr_ns
+        return sum(not first - reach <= sample <= third + reach for sample in self.samples_ns)
+
+    def __add__(self, other: Trial) -> Trial:
+        return Trial(self.samples_ns + other.samples_ns)
+
+
+def measure(work: Work, clock: Clock, effort: Effort = CAREFUL) -> Trial:
+    """Time a call until its spread is small or its budget is used up.
+
+    The first evaluation, which may compile or allocate, is never part of a sample. Raises whatever
+    `work` raises.
+    """
+    start = clock.now_ns()
+    lasted = clock.time_ns(work, 0, 1)
+    done = 1
+    for _ in range(effort.warmup - 1):
+        if _over(clock, start, effort.budget_s / 2):
+            break
+        lasted = min(lasted, clock.time_ns(work, done, 1))
+        done += 1
+    evaluations = _evaluations(lasted, effort.min_sample_ns)
+    samples: list[float] = []
+    while len(samples) < effort.max_samples:
+        samples.append(clock.time_ns(work, done, evaluations))
+        done += evaluations
+        if len(samples) < effort.min_samples:
+            continue
+        if Trial(tuple(samples)).spread <= effort.target_spread:
+            break
+        if _over(clock, start, effort.budget_s):
+            break
+    return Trial(tuple(samples))
+
+
+def _over(clock: Clock, start_ns: int, budget_s: float) -> bool:
+    return clock.now_ns() - start_ns >= budget_s * 1e9
+
+
+def _evaluations(lasted_ns: float, min_sample_ns: float) -> int:
+    """How many calls make a sample of the wanted length.
+
+    >>> _evaluations(3.0, 10.0), _evaluations(50.0, 10.0)
+    (4, 1)
+    """
+    return int(min(MAX_EVALUATIONS, max(1, -(-min_sample_ns // max(lasted_ns, 1.0)))))
