@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import CalibrationError
@@ -21,7 +21,7 @@ OTHER_SHAPES = ("quantization_config", "num_local_experts", "num_experts", "n_ro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderSizes:
-    """Counts: of one GPU's share where `divided` was called. rope_theta: base of the rotations."""
+    """Counts. max_model_len: 0 if the file does not say; rope_theta: base of the rotations."""
 
     name: str
     family: str
@@ -53,24 +53,6 @@ class DecoderSizes:
     def kv_elements_per_token(self) -> int:
         """Elements that one token takes in the KV cache, all layers."""
         return 2 * self.layers * self.kv_heads * self.head_dim
-
-    def divided(self, tensor_parallel: int) -> DecoderSizes:
-        """The share of one of `tensor_parallel` devices: heads and columns divided, KV heads at
-        least 1. CalibrationError if it does not divide.
-        """
-        for what in ("heads", "intermediate", "vocabulary"):
-            if getattr(self, what) % tensor_parallel:
-                raise CalibrationError(
-                    f"tensor parallel degree {tensor_parallel} does not divide the model's "
-                    f"{getattr(self, what)} {what}"
-                )
-        return replace(
-            self,
-            heads=self.heads // tensor_parallel,
-            kv_heads=max(1, self.kv_heads // tensor_parallel),
-            intermediate=self.intermediate // tensor_parallel,
-            vocabulary=self.vocabulary // tensor_parallel,
-        )
 
 
 def find_sizes(name_or_path: str | Path) -> DecoderSizes:

@@ -14,16 +14,22 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 Work = Callable[[int], object]
 """What is timed; it is given the number of the evaluation, to take another buffer every time."""
 
+Lap = Callable[[str], None]
+"""Ends a lap: what was done since the last call of it has this name."""
+LappedWork = Callable[[Lap], object]
+
 OUTLIER_IQRS = 3.0
 """A sample further than this many inter-quartile ranges beyond a quartile is an outlier (Tukey)."""
 MAX_EVALUATIONS = 1024
+
+Sample = TypeVar("Sample")
 
 
 class Clock(Protocol):
@@ -39,19 +45,49 @@ class Clock(Protocol):
         """
 
 
-class HostClock:
-    """Wall time of calls that return when their work is done, as torch on a CPU."""
+    def laps_ns(self, work: LappedWork) -> dict[str, float]:
+        """Run work once; nanoseconds by name of lap, summed where a name comes again."""
 
-    def __init__(self, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
-        self.now_ns = now_ns
+
+class HostClock:
+    """Wall time of calls that return when their work is done, as torch on a CPU.
+
+    flush: called before every sample and not timed, to empty the caches.
+    """
+
+    def __init__(
+        self,
+        now_ns: Callable[[], int] = time.perf_counter_ns,
+        *,
+        flush: Callable[[], object] | None = None,
+    ) -> None:
+        self.now_ns, self._flush = now_ns, flush
 
     def time_ns(self, work: Work, first: int, evaluations: int) -> float:
         """As `Clock.time_ns`."""
         now_ns = self.now_ns
+        if self._flush is not None:
+            self._flush()
         start = now_ns()
         for evaluation in range(first, first + evaluations):
             work(evaluation)
         return (now_ns() - start) / evaluations
+
+    def laps_ns(self, work: LappedWork) -> dict[str, float]:
+        """As `Clock.laps_ns`."""
+        spent: dict[str, float] = {}
+        if self._flush is not None:
+            self._flush()
+        last = self.now_ns()
+
+        def lap(name: str) -> None:
+            nonlocal last
+            now = self.now_ns()
+            spent[name] = spent.get(name, 0) + now - last
+            last = now
+
+        work(lap)
+        return spent
 
 
 class Effort(NamedTuple):
@@ -134,17 +170,50 @@ def measure(work: Work, clock: Clock, effort: Effort = CAREFUL) -> Trial:
         lasted = min(lasted, clock.time_ns(work, done, 1))
         done += 1
     evaluations = _evaluations(lasted, effort.min_sample_ns)
-    samples: list[float] = []
-    while len(samples) < effort.max_samples:
-        samples.append(clock.time_ns(work, done, evaluations))
+
+    def sample() -> float:
+        nonlocal done
         done += evaluations
+        return clock.time_ns(work, done - evaluations, evaluations)
+
+    return Trial(tuple(_sampled(sample, lambda each: each, clock, start, effort)))
+
+
+def measure_laps(work: LappedWork, clock: Clock, effort: Effort = CAREFUL) -> dict[str, Trial]:
+    """As `measure`, part by part: one trial per name of lap, all with the same samples.
+
+    The parts run as they do in the whole: caches hold what the part before left there. The trial
+    ends when the spread of the sum is small.
+    """
+    start = clock.now_ns()
+    for _ in range(effort.warmup):
+        clock.laps_ns(work)
+        if _over(clock, start, effort.budget_s / 2):
+            break
+    samples = _sampled(
+        lambda: clock.laps_ns(work), lambda laps: sum(laps.values()), clock, start, effort
+    )
+    return {name: Trial(tuple(laps[name] for laps in samples)) for name in samples[0]}
+
+
+def _sampled(
+    sample: Callable[[], Sample],
+    total_ns: Callable[[Sample], float],
+    clock: Clock,
+    start_ns: int,
+    effort: Effort,
+) -> list[Sample]:
+    """Samples until their totals agree, or time or number is used up."""
+    samples: list[Sample] = []
+    while len(samples) < effort.max_samples:
+        samples.append(sample())
         if len(samples) < effort.min_samples:
             continue
-        if Trial(tuple(samples)).spread <= effort.target_spread:
+        if Trial(tuple(map(total_ns, samples))).spread <= effort.target_spread:
             break
-        if _over(clock, start, effort.budget_s):
+        if _over(clock, start_ns, effort.budget_s):
             break
-    return Trial(tuple(samples))
+    return samples
 
 
 def _over(clock: Clock, start_ns: int, budget_s: float) -> bool:

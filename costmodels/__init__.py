@@ -1,6 +1,7 @@
 """Prices of engine steps: cost models and the table files they are read from."""
 
 from .constant import ConstantCostModel
+from .extrapolation import ExtrapolationWarning
 from .hardware import GPU, GPUS, find_gpu
 from .lesson import LessonCostModel
 from .linear import LinearCostModel
@@ -12,6 +13,8 @@ from .loading import (
 )
 from .model_config import ModelConfig, find_model
 from .model_memory import DEFAULT_ACTIVATION_RESERVE_BYTES, kv_blocks_from_memory
+from .operators import OperatorsCostModel
+from .operators_table import Operator, OperatorGrids
 from .roofline import RooflineCostModel
 from .table import CostTable, KVCapacity, load_table, save_table
 
@@ -22,11 +25,15 @@ __all__ = [
     "GPUS",
     "ConstantCostModel",
     "CostTable",
+    "ExtrapolationWarning",
     "KVCapacity",
     "LessonCostModel",
     "LinearCostModel",
     "LoadedCostModel",
     "ModelConfig",
+    "Operator",
+    "OperatorGrids",
+    "OperatorsCostModel",
     "RooflineCostModel",
     "find_gpu",
     "find_model",

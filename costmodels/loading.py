@@ -14,11 +14,13 @@ from .hardware import GPUS, find_gpu
 from .lesson import LessonCostModel
 from .linear import LinearCostModel
 from .model_config import bundled_models, find_model
+from .operators import OperatorsCostModel
 from .roofline import RooflineCostModel
 from .table import CostTable, load_table
 
 BUNDLED_TABLES = Path(__file__).parent / "tables"
 DEFAULT_COST_MODEL = "b300-qwen3-32b-tp1"
+PUBLISHED = ("aiconfigurator", "llmservingsim", "vidur")
 
 
 class LoadedCostModel(CostModel, Protocol):
@@ -41,9 +43,11 @@ def load_cost_model(
     dtype: str | None = None,
     kv_dtype: str | None = None,
 ) -> LoadedCostModel:
-    """A cost model by name (`list_cost_models()`), or from a table file.
+    """A cost model by name (`list_cost_models()`), from a table file, or from published tables.
 
-    model, device, tp, dtype, kv_dtype: what `roofline` prices; a table already says so.
+    model, device, tp, dtype, kv_dtype: what `roofline` prices; a table already says so. Published
+    tables are named by their source and folder, `llmservingsim:FOLDER` (`costmodels.importers`),
+    and need a model; tp is 1 unless given.
 
     >>> load_cost_model("lesson").table.kind
     'lesson'
@@ -54,12 +58,18 @@ def load_cost_model(
     given = {"model": model, "device": device, "tp": tp, "dtype": dtype, "kv_dtype": kv_dtype}
     if name == "roofline":
         return _roofline(model, device, tp=tp, dtype=dtype, kv_dtype=kv_dtype)
+    source, _, folder = name.partition(":")
+    is_published = bool(folder) and source in PUBLISHED
+    if is_published:
+        given["model"] = given["tp"] = None
     for option, value in given.items():
         if value is not None:
             raise ConfigError(
                 f"{option} {str(value)!r} has no effect on cost model {name!r}, whose table fixes "
                 "it: leave it out, or use cost model 'roofline'"
             )
+    if is_published:
+        return _published(source, folder, model, 1 if tp is None else tp)
     if name == "lesson":
         return LessonCostModel()
     path = _find_table(name_or_path)
@@ -89,7 +99,7 @@ def _find_table(name_or_path: str | Path) -> Path:
     if str(name_or_path) in bundled:
         return bundled[str(name_or_path)]
     path = Path(name_or_path)
-    if path.suffix in (".yaml", ".yml") or path.is_file():
+    if path.suffix in (".yaml", ".yml", ".json") or path.is_file():
         return path
     known = [*bundled, "lesson", "roofline"]
     raise ConfigError(
@@ -126,6 +136,23 @@ def _roofline_from_table(table: CostTable) -> RooflineCostModel:
     return RooflineCostModel(gpu, sizes, table=table, **_arguments(options))
 
 
+def _published(source: str, folder: str, model: str | Path | None, tp: int) -> OperatorsCostModel:
+    from .importers import import_table  # here, since importers are rarely wanted
+
+    if model is None:
+        raise ConfigError(
+            f"{source}:{folder} needs a model (config.json, {', '.join(bundled_models())})"
+        )
+    return _operators_from_table(
+        import_table(source, folder, find_model(model), tensor_parallel=tp)
+    )
+
+
+def _operators_from_table(table: CostTable) -> OperatorsCostModel:
+    assert table.operators is not None, table.name  # `load_table` has checked
+    return OperatorsCostModel(table.operators, table=table, **_arguments(table.parameters))
+
+
 # Any: `load_table` has checked each parameter against the type that its kind declares.
 def _arguments(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return dict(parameters)
@@ -135,5 +162,6 @@ _BUILDERS: Mapping[str, Callable[[CostTable], LoadedCostModel]] = {
     "constant": lambda table: ConstantCostModel(**_arguments(table.parameters), table=table),
     "lesson": lambda table: LessonCostModel(table=table),
     "linear": lambda table: LinearCostModel(**_arguments(table.parameters), table=table),
+    "operators": _operators_from_table,
     "roofline": _roofline_from_table,
 }

@@ -14,7 +14,7 @@ tensor-parallel degree). `parameters`:
     decode_batch_sizes  captured CUDA-graph sizes, ascending: a decode-only step runs its counted
                         operators by tokens at the next of them; absent: no padding
     host_us             host time per step; absent: none
-    host_combine        `max` (default): host and device overlap, async scheduling; `sum`: they don't
+    host_combine        `max` (default): host and device overlap (async scheduling); `sum`: not
     extrapolation       `linear` (default), `clamp` or `error`, beyond the largest measured point
 
 `operators.counted` maps a name to an `Operator`, timed against one count:
@@ -61,7 +61,7 @@ from .yaml_text import Value
 MAX_FILE_BYTES = 1 << 20
 AXES = ("tokens", "sequences", "bytes")
 PER = ("layer", "step")
-MAX_US = 1e12
+MAX_US = 1e8
 
 AttentionPoint = tuple[int, int, int, int, float]
 """(chunk, past, decode_seqs, decode_context, microseconds)."""

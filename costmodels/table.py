@@ -10,7 +10,7 @@
 `origin` starts with "hand-written" or with "measured". A measured table must say on which device,
 dtype, model, engine and software it was measured, when, by which command, from which data under
 which licence and from how many samples, and how far it is off on samples its fit never saw
-(`held_out`); it is refused otherwise.
+(`held_out`); it is refused otherwise. Kind `operators` also holds grids: see `operators_table`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from .operators_table import Operator as Operator  # part of what this module offers
+from .operators_table import OperatorGrids, document_text, read_grids
 from .section import Section
 from .table_schema import (
     FORMAT_KEY,
@@ -52,6 +54,7 @@ class CostTable:
     extrapolation: errors on steps outside the fit's data, where tested.
     fitted_range: per quantity, [lowest, highest] of the fitted steps.
     kv, max_model_len, max_num_batched_tokens: the engine it was measured with, where known.
+    operators: the measured grids of kind `operators`; None for any other.
     """
 
     kind: str
@@ -65,6 +68,7 @@ class CostTable:
     kv: KVCapacity | None = None
     max_model_len: int | None = None
     max_num_batched_tokens: int | None = None
+    operators: OperatorGrids | None = None
 
     @property
     def is_measured(self) -> bool:
@@ -93,9 +97,9 @@ class CostTable:
         return line
 
     def to_dict(self) -> dict[str, Value]:
-        """As written to a file, and to a result's provenance."""
+        """What a table says of itself, without the grids of kind `operators`."""
         document: dict[str, Value] = {FORMAT_KEY: FORMAT_VERSION}
-        for key in SECTIONS[1:]:
+        for key in SECTIONS[1:-1]:
             value = getattr(self, key)
             if isinstance(value, KVCapacity):
                 value = dict(value._asdict())
@@ -142,9 +146,12 @@ def load_table(path: str | Path) -> CostTable:
 def save_table(table: CostTable, path: str | Path) -> None:
     """Write a cost table that `load_table` accepts; refuses one that it would not."""
     path = Path(path)
-    text = table_text(table)
-    document, marks = parse_yaml(text, str(path))
-    check_table(document, marks, str(path))
+    if table.kind == "operators":
+        text = _operators_text(table, str(path))
+    else:
+        text = table_text(table)
+        document, marks = parse_yaml(text, str(path))
+        check_table(document, marks, str(path))
     partial = path.with_name(f"{path.name}.partial")
     partial.write_text(text, encoding="utf-8", newline="\n")
     partial.replace(path)
@@ -153,6 +160,15 @@ def save_table(table: CostTable, path: str | Path) -> None:
 def table_text(table: CostTable) -> str:
     """The YAML of a table: the same table, the same bytes."""
     return yaml_of(table.to_dict())
+
+
+def _operators_text(table: CostTable, file: str) -> str:
+    """The JSON of a table with grids: written without PyYAML, which a bare machine lacks."""
+    document = table.to_dict()
+    if table.operators is not None:
+        document["operators"] = table.operators.to_dict()
+    check_table(document, {}, file)
+    return document_text(document, file)
 
 
 def check_table(document: Value, marks: Marks, file: str) -> CostTable:
@@ -173,6 +189,7 @@ def check_table(document: Value, marks: Marks, file: str) -> CostTable:
         kv=_kv(top.section("kv")) if "kv" in top else None,
         max_model_len=_limit(top, "max_model_len"),
         max_num_batched_tokens=_limit(top, "max_num_batched_tokens"),
+        operators=read_grids(top.section("operators")) if kind == "operators" else None,
     )
 
 

@@ -35,12 +35,20 @@ PARAMETERS: Mapping[str, Mapping[str, type]] = {
         "bandwidth_efficiency": float,
         "step_overhead_ms": float,
     },
+    "operators": {
+        "layers": int,
+        "decode_batch_sizes": list,
+        "host_us": float,
+        "host_combine": str,
+        "extrapolation": str,
+    },
 }
 """The parameters of every kind of cost model, and the type of each."""
 
 REQUIRED: Mapping[str, tuple[str, ...]] = {
     "constant": ("prefill_ms", "decode_ms"),
     "roofline": ("gpu", "model"),
+    "operators": ("layers",),
 }
 
 MEASURED_KEYS = (
@@ -53,6 +61,7 @@ SECTIONS = (
     FORMAT_KEY,
     *("kind", "name", "description", "parameters", "provenance", "held_out"),
     *("extrapolation", "fitted_range", "kv", "max_model_len", "max_num_batched_tokens"),
+    "operators",
 )
 
 WHY_PROVENANCE = (
@@ -70,6 +79,8 @@ def check_kind(top: Section) -> str:
     if kind not in PARAMETERS:
         known = ", ".join(PARAMETERS)
         raise top.error("kind", f"{kind!r} is unknown{nearest(kind, PARAMETERS)} (known: {known})")
+    if (kind == "operators") != ("operators" in top):
+        raise top.error("operators", "is the section of measured grids of kind 'operators' only")
     return kind
 
 
@@ -122,4 +133,14 @@ def check_held_out(top: Section) -> None:
 def _read(section: Section, key: str, kind: type) -> Value:
     if kind is str:
         return section.text(key)
+    if kind is list:
+        return _sizes(section, key)
     return section.whole(key) if kind is int else section.number(key)
+
+
+def _sizes(section: Section, key: str) -> Value:
+    values = section.values[key]
+    sizes = [v for v in values if type(v) is int and v > 0] if isinstance(values, list) else []
+    if not sizes or sizes != values or sizes != sorted({*sizes}):
+        raise section.error(key, f"must be a list of ascending whole numbers, is {values!r}")
+    return list(sizes)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-
-import yaml
+from typing import TYPE_CHECKING
 
 from simulator.errors import TableFormatError
+
+if TYPE_CHECKING:
+    import yaml  # elsewhere imported by the functions that need it: a bare machine may lack it
 
 Value = None | bool | int | float | str | list["Value"] | dict[str, "Value"]
 Key = tuple[str, ...]
@@ -45,6 +47,8 @@ def parse_yaml(text: str, name: str) -> tuple[Value, Marks]:
     >>> parse_yaml("a: {b: 1e-5}", "x.yaml")
     ({'a': {'b': 1e-05}}, {('a',): (1, 1), ('a', 'b'): (1, 5)})
     """
+    import yaml
+
     loader = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
     try:
         node = yaml.compose(text, Loader=loader)
@@ -64,6 +68,7 @@ def yaml_of(document: Value) -> str:
     >>> yaml_of({"b": [1, 2], "a": {"c": 0.5}})
     'b: [1, 2]\\na:\\n  c: 0.5\\n'
     """
+    import yaml
 
     class Dumper(yaml.SafeDumper):
         pass
@@ -78,6 +83,8 @@ def _on_one_line(dumper: yaml.SafeDumper, values: list[Value]) -> yaml.Node:
 
 
 def _value(node: yaml.Node, at: Key, marks: Marks, name: str) -> Value:
+    import yaml
+
     if isinstance(node, yaml.MappingNode):
         return _mapping(node, at, marks, name)
     if isinstance(node, yaml.SequenceNode):
@@ -90,7 +97,7 @@ def _mapping(node: yaml.MappingNode, at: Key, marks: Marks, name: str) -> dict[s
     result: dict[str, Value] = {}
     for key_node, value_node in node.value:
         line, column = key_node.start_mark.line + 1, key_node.start_mark.column + 1
-        if not isinstance(key_node, yaml.ScalarNode):
+        if key_node.id != "scalar":
             raise TableFormatError(f"{name}:{line}:{column}: a key must be a word")
         key: str = key_node.value
         if key in result:

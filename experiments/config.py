@@ -28,6 +28,8 @@ def load_config(
     """
     file = read_yaml(path) if path else None
     places = file.places if file else {}
+    if "grid" in places:
+        raise ConfigError(f"{places['grid']}: grid makes it a sweep: runway sweep {path}")
     values = _by_field(file.values, lambda key: f"{places[key]}: {key}") if file else {}
     given = _by_field(overrides or {}, flag_of)
     where = _by_field({key: f"{place}: {key}" for key, place in places.items()}, str)
@@ -57,9 +59,12 @@ def _by_field(given: Mapping[str, Any], label: Callable[[str], str]) -> dict[str
     """Aliases replaced by their field. Any: raw values of any field."""
     other = aliases(RunConfig.model_fields)
     found: dict[str, Any] = {}
+    spelt: dict[str, str] = {}
     for key, value in given.items():
         name = other.get(key, key)
         if name in found:
-            raise ConfigError(f"{label(key)}: the same setting as {name}, which is given too")
-        found[name] = value
+            raise ConfigError(
+                f"{label(key)}: the same setting as {spelt[name]}, which is given too"
+            )
+        found[name], spelt[name] = value, key
     return found

@@ -52,4 +52,11 @@ def _sentence(
     if detail["type"] == "literal_error":
         words = choices(fields[name])
         text = f"must be {' or '.join(words)}{nearest(str(detail['input']), words)}"
-    return f"{label(name)} {detail['input']!r}: {text}"
+    return f"{label(name)} {_spelt(detail['input'])}: {text}"
+
+
+def _spelt(value: object) -> str:
+    """A value as it was written; a flag that may be repeated gives a list of texts."""
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return " ".join(map(repr, value))
+    return repr(value) if isinstance(value, str | list | dict) else str(value)

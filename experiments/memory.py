@@ -85,8 +85,10 @@ def build_memory(config: RunConfig, table: CostTable) -> Memory:
     """The KV cache: as asked, from GPU memory, or what the table was measured with.
 
     Raises:
-        ConfigError: several capacities are given, or none can be known.
+        ConfigError: several capacities are given, none can be known, or the table prices
+            another number of GPUs.
     """
+    _refuse_other_parallelism(config, table)
     given = [name for name in CAPACITIES if getattr(config, name) is not None]
     if config.device is not None and table.kind != "roofline":
         given.append("device")
@@ -98,7 +100,7 @@ def build_memory(config: RunConfig, table: CostTable) -> Memory:
         kind(blocks, block_size, config.watermark),
         origin,
         config.max_model_len or table.max_model_len,
-        _notes(config, table),
+        _notes(config, table, sized=bool(given) and given != ["kv_blocks"]),
         _swap_ns_per_block(config, block_size),
     )
 
@@ -159,10 +161,10 @@ def _blocks_in(size_bytes: int, config: RunConfig, block_size: int) -> int:
 
 
 def _blocks_of_gpu(config: RunConfig, block_size: int) -> int:
-    model, gpus = _model(config), config.tensor_parallel_size
     memory = int((config.gpu_memory_gib or 0) * GIB)
     if not memory and config.device:
         memory = find_gpu(config.device).memory_bytes
+    model, gpus = _model(config), config.tensor_parallel_size
     reserve = config.activation_reserve_gib
     return kv_blocks_from_memory(
         gpu_memory_bytes=memory,
@@ -179,7 +181,7 @@ def _blocks_of_gpu(config: RunConfig, block_size: int) -> int:
 def _model(config: RunConfig) -> ModelConfig:
     if config.model is None:
         raise ConfigError(
-            "bytes become KV blocks only with a model: give --model (config.json or a bundled "
+            "memory becomes KV blocks only with a model: give --model (config.json or a bundled "
             "name), or --kv-blocks"
         )
     return find_model(config.model)
@@ -189,7 +191,28 @@ def _kv_dtype(config: RunConfig) -> str:
     return "bfloat16" if config.kv_dtype == "auto" else config.kv_dtype
 
 
-def _notes(config: RunConfig, table: CostTable) -> tuple[str, ...]:
-    if config.kv_dtype == "auto" or table.kind == "roofline":
+def _refuse_other_parallelism(config: RunConfig, table: CostTable) -> None:
+    asked, priced = config.tensor_parallel_size, table.provenance.get("tensor_parallel")
+    if table.kind != "roofline" and asked != 1 and priced not in (None, asked):
+        raise ConfigError(
+            f"--tensor-parallel-size {asked}: cost table {table.name} prices {priced}; give the "
+            "--cost-model of that many GPUs (runway list cost-models)"
+        )
+
+
+def _notes(config: RunConfig, table: CostTable, *, sized: bool) -> tuple[str, ...]:
+    """Settings that change less than their name says. sized: the KV cache follows from bytes."""
+    if table.kind == "roofline":
         return ()
-    return (f"kv_dtype {config.kv_dtype} sizes the KV cache; prices stay those of {table.name}",)
+    dtype = None if config.kv_dtype == "auto" else f"kv_dtype {config.kv_dtype}"
+    if sized:
+        note = f"{dtype} sizes the KV cache; prices stay those of {table.name}"
+        return (note,) if dtype else ()
+    model = config.model and not config.swap_bandwidth_gb_s and f"model {config.model}"
+    weights = config.dtype and f"dtype {config.dtype}"
+    return tuple(
+        f"{name} is not used: prices are those of {table.name}, and the KV cache is not sized "
+        "from bytes (--kv-cache-gib, --gpu-memory-gib)"
+        for name in (model, weights, dtype)
+        if name
+    )

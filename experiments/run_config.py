@@ -34,7 +34,7 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    trace: str | None = workload_option(None, "Trace file to replay (.gz too).", metavar="FILE")
+    trace: v.Text | None = workload_option(None, "Trace file to replay (.gz too).", metavar="FILE")
     format: str | None = workload_option(
         None, "Format of the trace.", metavar="NAME", shown="detected; see `runway list formats`"
     )
@@ -58,13 +58,13 @@ class RunConfig(BaseModel):
     )
     rate: v.Positive | None = workload_option(
         None,
-        "Mean arrival rate. A trace or the bundled workload is rescaled to it, keeping its shape.",
+        "Mean arrival rate. A trace is rescaled to it, keeping its shape; lengths get arrivals.",
         metavar="REQ/S",
         aliases=("request_rate",),
         shown="a trace's or preset's own; needed to generate",
     )
     arrival: Literal["poisson", "gamma", "constant", "on-off", "all-at-once"] | None = (
-        workload_option(None, "Arrivals of a generated workload.", shown="poisson")
+        workload_option(None, "Arrivals generated, or for a file without any.", shown="poisson")
     )
     burstiness: v.Burstiness | None = workload_option(
         None, "Gamma shape of the gaps: 1 Poisson, below 1 burstier.", metavar="SHAPE", shown="1"
@@ -156,7 +156,7 @@ class RunConfig(BaseModel):
         None, "Plan a step while the one before it runs.", shown="yes for vllm, otherwise no"
     )
 
-    cost_model: str | None = memory_option(
+    cost_model: v.Text | None = memory_option(
         None, "Cost table: bundled, or a file.", metavar="NAME|FILE", shown="the bundled table"
     )
     kv_blocks: v.Count | None = memory_option(
@@ -172,7 +172,7 @@ class RunConfig(BaseModel):
     kv_cache_gib: v.Positive | None = memory_option(
         None, "The same; needs the model.", metavar="GIB"
     )
-    model: str | None = memory_option(
+    model: v.Text | None = memory_option(
         None, "The model's config.json, or a bundled model.", metavar="FILE|NAME"
     )
     device: str | None = memory_option(
@@ -230,7 +230,7 @@ class RunConfig(BaseModel):
     cooldown_fraction: v.Share = measure_option(0.0, "The same, of the duration.", metavar="0..1")
     cooldown_requests: v.Natural = measure_option(0, "The same, in last requests.", metavar="N")
 
-    out: str | None = output_option(None, "Folder for the results.", metavar="DIR")
+    out: v.Text | None = output_option(None, "Folder for the results.", metavar="DIR")
     steps: bool = output_option(False, "Write steps.parquet, one row a step.")
     timing: bool = output_option(True, "Write wall_s; without it equal runs give equal files.")
     json_summary: bool = output_option(

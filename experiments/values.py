@@ -150,6 +150,17 @@ def pairs(value: object) -> dict[str, object]:
     return found
 
 
+def text(value: object) -> object:
+    """A name or a path; an empty one is a shell variable that is not set.
+
+    >>> text("results")
+    'results'
+    """
+    if value == "":
+        raise ValueError("must not be empty")
+    return value
+
+
 def names(value: object) -> dict[str, str] | None:
     """`field=column` pairs, as text on both sides."""
     return None if value is None else {key: str(held) for key, held in pairs(value).items()}
@@ -225,5 +236,6 @@ ChunkSize = Annotated[int | None, BeforeValidator(whole_or_none(1, "no chunking"
 Burstiness = Annotated[float, BeforeValidator(burstiness)]
 Window = Annotated[tuple[float, float | None], BeforeValidator(window)]
 Limits = Annotated[dict[str, float], BeforeValidator(slo)]
+Text = Annotated[str, BeforeValidator(text)]
 Columns = Annotated[dict[str, str], BeforeValidator(names)]
 Arguments = Annotated[dict[str, object], BeforeValidator(arguments)]

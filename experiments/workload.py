@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import workloads
-from simulator.errors import ConfigError
+from simulator.errors import ConfigError, WorkloadError, nearest
 from simulator.trace import Trace
 from simulator.units import seconds_to_ns
 
@@ -19,12 +19,15 @@ from .provenance import file_identity
 BUNDLED = "bundled"
 """Another name for the default bundled workload."""
 
+ARRIVAL_SETTINGS = ("arrival", "burstiness", "on_s", "off_s")
+"""Settings of an arrival process, next to its rate."""
+
 TAKES: Mapping[str, tuple[str, ...]] = {
-    "trace": ("format", "columns", "rate", "users", "think_time_s"),
+    "trace": ("format", "columns", "rate", *ARRIVAL_SETTINGS, "users", "think_time_s"),
     "workload": ("rate", "users", "think_time_s"),
     "preset": ("requests", "rate"),
     "requests": (
-        *("rate", "arrival", "burstiness", "on_s", "off_s", "input_tokens", "output_tokens"),
+        *("rate", *ARRIVAL_SETTINGS, "input_tokens", "output_tokens"),
         *("users", "think_time_s"),
     ),
 }
@@ -105,9 +108,11 @@ def _read(config: RunConfig) -> Trace:
 
 
 def _bundled(config: RunConfig) -> Trace:
-    if config.workload == BUNDLED:
-        return workloads.bundled_trace()
-    return workloads.bundled_trace(str(config.workload))
+    name = str(config.workload)
+    if name != BUNDLED and name not in workloads.BUNDLED:
+        known = (BUNDLED, *workloads.BUNDLED)
+        raise WorkloadError(f"unknown workload {name!r}{nearest(name, known)}: {', '.join(known)}")
+    return workloads.bundled_trace() if name == BUNDLED else workloads.bundled_trace(name)
 
 
 def _preset(config: RunConfig) -> Trace:
@@ -118,20 +123,27 @@ def _preset(config: RunConfig) -> Trace:
 
 def _generate(config: RunConfig) -> Trace:
     assert config.requests is not None
-    arrival = config.arrival or ("poisson" if config.burstiness is None else "gamma")
     return workloads.generate(
         requests=config.requests,
         prompt=config.input_tokens or DEFAULT_INPUT,
         output=config.output_tokens or DEFAULT_OUTPUT,
         rate=config.rate,
-        arrival=arrival,
-        burstiness=1.0 if config.burstiness is None else config.burstiness,
+        arrival=_arrival(config),
+        burstiness=_burstiness(config),
         on_s=config.on_s,
         off_s=config.off_s,
         users=config.users,
         think_time_s=config.think_time_s or 0.0,
         seed=config.seed,
     )
+
+
+def _arrival(config: RunConfig) -> str:
+    return config.arrival or ("poisson" if config.burstiness is None else "gamma")
+
+
+def _burstiness(config: RunConfig) -> float:
+    return 1.0 if config.burstiness is None else config.burstiness
 
 
 DEFAULT_INPUT = "fixed:1000"
@@ -168,8 +180,20 @@ def _transformed(trace: Trace, config: RunConfig, kind: str) -> Trace:
 
 def _reloaded(trace: Trace, config: RunConfig) -> Trace:
     """A recorded trace at another rate, or served to a closed loop of users."""
+    asked = [name for name in ARRIVAL_SETTINGS if getattr(config, name) is not None]
     if config.users is None:
+        if (asked or config.rate is not None) and _has_no_arrivals(trace):
+            return _with_arrivals(trace, config)
+        if asked:
+            raise ConfigError(
+                f"{flag_of(asked[0])} is for requests without arrival times, and "
+                f"{config.trace} has its own: drop it, or change their mean rate with --rate"
+            )
         return trace if config.rate is None else workloads.at_rate(trace, config.rate)
+    if asked:
+        raise ConfigError(
+            f"--users makes a closed loop, which has no {flag_of(asked[0])}: drop one of them"
+        )
     if config.rate is not None:
         raise ConfigError("--users makes a closed loop, which has no --rate: drop one of them")
     rows = len(trace)
@@ -179,6 +203,21 @@ def _reloaded(trace: Trace, config: RunConfig) -> Trace:
         f"closed loop of {config.users} users: arrivals of the trace not used",
         arrival_ns=np.zeros(rows, dtype=np.int64),
         think_ns=think_ns,
+    )
+
+
+def _has_no_arrivals(trace: Trace) -> bool:
+    return trace.parent is None and bool(trace.arrival_ns[0] == trace.arrival_ns[-1])
+
+
+def _with_arrivals(trace: Trace, config: RunConfig) -> Trace:
+    """Arrivals for a trace that has none, such as a file of lengths."""
+    from workloads.load import OpenLoop
+
+    load = OpenLoop(_arrival(config), config.rate, _burstiness(config), config.on_s, config.off_s)
+    return trace.changed(
+        f"arrivals generated: {load}, seed={config.seed}",
+        arrival_ns=load.arrival_ns(len(trace), config.seed),
     )
 
 

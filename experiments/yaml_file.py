@@ -10,6 +10,8 @@ import yaml
 
 from simulator.errors import ConfigError
 
+TRACE = "a trace is given with --trace"
+
 
 @dataclass(frozen=True, slots=True)
 class YamlFile:
@@ -31,13 +33,13 @@ def read_yaml(path: Path) -> YamlFile:
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not a text file: {error.reason}") from None
+        raise ConfigError(f"{path}: not a text file ({error.reason}), {TRACE}") from None
     except yaml.YAMLError as error:
         raise ConfigError(_broken(path, error)) from None
     if node is None:
         return YamlFile(path, {}, {})
     if not isinstance(node, yaml.MappingNode):
-        raise ConfigError(f"{_place(path, node)}: must be a list of `key: value` lines")
+        raise ConfigError(f"{_place(path, node)}: must be `key: value` lines, {TRACE}")
     return _mapping(path, node)
 
 
@@ -45,6 +47,8 @@ def _mapping(path: Path, node: yaml.MappingNode) -> YamlFile:
     values: dict[str, Any] = {}  # Any: what YAML can hold
     places: dict[str, str] = {}
     for key_node, value_node in node.value:
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise ConfigError(f"{_place(path, key_node)}: a key must be one word")
         key = str(key_node.value).replace("-", "_")
         if key in values:
             raise ConfigError(

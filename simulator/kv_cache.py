@@ -35,6 +35,9 @@ class KVView(Protocol):
     def cached_tokens(self, sequence: Sequence) -> int:
         """Leading tokens of a waiting sequence that are in the cache already."""
 
+    def finds_nothing(self, sequence: Sequence) -> bool:
+        """Whether nothing that a waiting sequence begins with can be in the cache."""
+
     def source_decodes(self, sequence: Sequence) -> bool:
         """Whether what a waiting sequence begins with is still being generated."""
 
@@ -106,6 +109,10 @@ class KVCache:
     def cached_tokens(self, sequence: Sequence) -> int:
         """Leading tokens of a waiting sequence that are in the cache already: none, here."""
         return 0
+
+    def finds_nothing(self, sequence: Sequence) -> bool:
+        """Whether nothing that a waiting sequence begins with can be in the cache: yes, here."""
+        return True
 
     def source_decodes(self, sequence: Sequence) -> bool:
         """Whether what a waiting sequence begins with is still being generated: no matter, here."""

@@ -180,7 +180,9 @@ class Launcher:
                 if due_ns is not None:
                     cut_ns = due_ns - start_ns
         line = self._line(shape) if steps > 1 and self._line is not None else None
+        leaving = [s for flight in self._pipe for s in flight.finishing] if steps > 1 else []
         if line is None:
+            steps = 1 if leaving else steps
             first, slope, steps, total_ns, last_ns = self._price(shape, steps, cut_ns, start_ns)
         else:
             first, slope = line
@@ -196,12 +198,20 @@ class Launcher:
             total_ns = last_ns = first >> BITS
         growth = pool.growth_blocks
         used_blocks = kv.blocks - kv.free_blocks + growth
-        kv.grow(growth if steps == 1 else pool.growth_of(steps))
-        finishing = pool.advance(steps)
         running, idle = len(self._view.running), priced_seqs - seqs
-        loads = (0, 0, seqs, idle, context, used_blocks, running, self._evicted, 0)
-        self._entries.add((start_ns, steps, *loads, first, slope))
+        kv.grow(growth if steps == 1 else pool.growth_of(steps))
         end_ns = start_ns + total_ns
+        rows = steps
+        if leaving and steps > 1:  # their seats and blocks are free from the second step on
+            loads = (0, 0, seqs, idle, context, used_blocks, running, self._evicted, 0)
+            self._entries.add((start_ns, 1, *loads, first, slope))
+            start_ns, rows, self._evicted = start_ns + (first >> BITS), steps - 1, 0
+            context, running, first = context + priced_seqs, running - len(leaving), first + slope
+            freed = kv.freed_by(leaving, [sequence._blocks for sequence in leaving])
+            used_blocks += pool.growth_of(2) - growth - freed
+        finishing = pool.advance(steps)
+        loads = (0, 0, seqs, idle, context, used_blocks, running, self._evicted, 0)
+        self._entries.add((start_ns, rows, *loads, first, slope))
         self._started(plan, end_ns)
         return Flight(end_ns - last_ns, end_ns, [], finishing)
 
@@ -265,7 +275,8 @@ class Launcher:
 
         It does not if nobody waits for it and no client answers a finish with a request.
         """
-        if plan.holds is Holds.UNTIL_ARRIVAL and not (self._view.waiting or self._closed_loop):
+        matters = self._view.waiting or self._closed_loop or self._line is None
+        if plan.holds is Holds.UNTIL_ARRIVAL and not matters:
             return False
         return any(finishing for _, _, _, finishing in self._pipe)
 

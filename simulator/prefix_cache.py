@@ -149,6 +149,10 @@ class PrefixCache(KVCache):
             return sequence not in pool.resting_now
         return sequence in pool.ended_now
 
+    def finds_nothing(self, sequence: Sequence) -> bool:
+        """Whether nothing that a waiting sequence begins with can be in the cache."""
+        return not sequence.preemptions and self.keys.starts_alone(sequence.row)
+
     def source_decodes(self, sequence: Sequence) -> bool:
         """Whether an earlier turn of a waiting sequence still generates."""
         row = self.keys.parent_of(sequence.row) if self._live else None
@@ -207,6 +211,10 @@ class PrefixCache(KVCache):
     def extend(self, sequence: Sequence, tokens: int) -> None:
         """Blocks for the first `tokens` tokens; the full ones can be hit from now on."""
         blocks = self.blocks_for(tokens)
+        if self.finds_nothing(sequence):  # and nobody can hit it: which blocks, is known at its end
+            self.grow(blocks - sequence._blocks)
+            sequence._blocks = blocks
+            return
         self._name(sequence, sequence._blocks)
         if blocks > sequence._blocks:
             self._take_owed()

@@ -61,6 +61,15 @@ class PrefixKeys:
         """The row whose prompt and output this row's prompt starts with."""
         return self._parent.get(row)
 
+    def starts_alone(self, row: int) -> bool:
+        """Whether no other request of the trace begins as this one does."""
+        return not (
+            row in self._parent
+            or row in self.has_children
+            or (self._hashes is not None and self._hashes[row])
+            or (self._group is not None and self._group[row] is not None)
+        )
+
     def of(self, row: int) -> Keys:
         """Keys of the leading full blocks that others may have too, or that were `completed`."""
         keys = self._streams.get(row)

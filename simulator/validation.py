@@ -87,7 +87,7 @@ def _prefill_needs(plan: Plan, view: EngineView, gone: frozenset[Sequence]) -> t
         if sequence in view.prefilling and sequence not in gone:
             blocks += kv.blocks_for(computed + new) - sequence._blocks
         elif sequence in view.waiting:
-            if kv.caches_prefixes:
+            if not kv.finds_nothing(sequence):
                 _check_alone(sequence, plan, view)
                 computed = kv.cached_tokens(sequence)
             blocks += kv.blocks_to_admit(sequence, computed + new)

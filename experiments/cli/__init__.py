@@ -75,6 +75,11 @@ class LazyGroup(click.Group):
             sys.exit(INTERRUPTED)
         except BrokenPipeError:
             _close_stdout()
+        except OSError as error:
+            if error.filename is not None:
+                raise
+            click.echo(f"Error: cannot write the output: {error.strerror or error}", err=True)
+            _close_stdout()
         except Exception as error:
             from simulator.errors import RunwayError
 

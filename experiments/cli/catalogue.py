@@ -29,9 +29,8 @@ def command(kind: str, as_json: bool) -> None:
     if as_json:
         say(json.dumps({kind: rows}, indent=2, allow_nan=False))
         return
-    header = list(rows[0]) if rows else ["name"]
-    cells = [[_text(row[column]) for column in header] for row in rows]
-    print_table("", header, cells, text_columns=len(header))
+    cells = [(row["name"], _described(row)) for row in rows]
+    print_table("", ("name", "description"), cells, text_columns=2)
 
 
 def schedulers() -> Rows:
@@ -92,6 +91,12 @@ KINDS: dict[str, Callable[[], Rows]] = {
 
 def _first_line(kind: type) -> str:
     return (inspect.getdoc(kind) or "").partition("\n")[0]
+
+
+def _described(row: dict[str, Any]) -> str:  # Any: JSON values
+    """The description, and a line for each further property."""
+    further = [f"{key}: {_text(held)}" for key, held in row.items()][2:]
+    return "\n".join([str(row["description"]), *further])
 
 
 def _text(value: object) -> str:

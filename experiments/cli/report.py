@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from experiments.caption import caption_parts
+
 from .terminal import number, table_text
 
 Summary = Mapping[str, Any]  # Any: JSON values
@@ -35,7 +37,8 @@ def report(summary: Summary, out: str | None) -> str:
 
 
 def headline(summary: Summary) -> str:
-    """What was simulated: scheduler, its settings, prices, KV cache."""
+    """What was simulated: workload, scheduler, its settings, prices, KV cache."""
+    name, requests, _ = caption_parts(summary)
     scheduler, cache = summary["provenance"]["scheduler"], summary["provenance"]["kv_cache"]
     settings = ", ".join(
         f"{key} {'none' if value is None else value}"
@@ -50,6 +53,7 @@ def headline(summary: Summary) -> str:
     ahead = ", async scheduling" if scheduler["async_scheduling"] else ""
     shared = ", prefix caching" if cache["prefix_caching"] else ""
     return (
+        f"workload {name}, {requests}\n"
         f"scheduler {scheduler['name']}: {settings}{_effective(scheduler)}{ahead}\n"
         f"cost model {summary['cost_model']['name']}{error}\n"
         f"KV cache {cache['blocks']:,} blocks of {cache['block_size']} tokens{shared}"
@@ -72,7 +76,7 @@ def warnings(summary: Summary) -> Iterator[str]:
             "not a steady state"
         )
     if summary["rejected"]:
-        yield f"requests rejected: {_counts(summary['rejected_by_reason'])}"
+        yield f"requests rejected: {_rejected(summary)}"
     if summary["dropped"]:
         yield f"rows dropped: {_counts(summary['dropped_by_reason'])}"
     for state, words in (
@@ -81,7 +85,23 @@ def warnings(summary: Summary) -> Iterator[str]:
     ):
         if summary[state]:
             yield f"requests {words}: {summary[state]:,}"
+    yield from (note for note in summary["provenance"]["workload"]["notes"] if _is_news(note))
     yield from summary["provenance"]["notes"]
+
+
+def _is_news(note: str) -> bool:
+    """What a file did that nobody asked for; the other notes repeat settings."""
+    return note.startswith(("input was not sorted", "no arrival times"))
+
+
+def _rejected(summary: Summary) -> str:
+    cache = summary["provenance"]["kv_cache"]
+    limits = {
+        "exceeds_kv_capacity": f" ({cache['blocks']:,} blocks of {cache['block_size']} tokens)",
+        "exceeds_model_len": f" ({cache['max_model_len'] or 0:,} tokens)",
+    }
+    counts = summary["rejected_by_reason"].items()
+    return ", ".join(f"{count:,} {why}{limits.get(why, '')}" for why, count in counts)
 
 
 def footer(summary: Summary) -> str:
@@ -90,8 +110,12 @@ def footer(summary: Summary) -> str:
     wall = f" in {number(1000 * run['wall_s'])} ms" if run["wall_s"] is not None else ""
     return (
         f"{summary['finished']:,} of {summary['submitted']:,} requests finished; "
-        f"simulated {number(summary['duration_s'])} s with {run['steps']:,} steps{wall}"
+        f"simulated {number(summary['duration_s'])} s with {_steps(run['steps'])}{wall}"
     )
+
+
+def _steps(count: int) -> str:
+    return f"{count:,} step{'' if count == 1 else 's'}"
 
 
 def _shown(summary: Summary) -> Iterator[tuple[str, str]]:
@@ -118,11 +142,12 @@ def _rates(summary: Summary) -> Iterator[tuple[str, str, str]]:
     ):
         yield name, number(summary[key], 2), unit
     if summary["slo"]:
-        limits = ", ".join(
-            f"{name.removesuffix('_ms')} <= {held['limit']:g} ms"
-            for name, held in summary["slo"].items()
+        limits = {name: held["limit"] for name, held in summary["slo"].items()}
+        yield (
+            f"goodput ({limits_text(limits)})",
+            number(summary["request_goodput"], 2),
+            "requests/s",
         )
-        yield f"goodput ({limits})", number(summary["request_goodput"], 2), "requests/s"
         yield "requests that meet it", _share(summary["goodput_fraction"]), ""
     yield "KV cache used, mean / peak", _pair(summary, "kv_util_mean", "kv_util_peak"), ""
     if summary["provenance"]["kv_cache"]["prefix_caching"]:
@@ -130,6 +155,15 @@ def _rates(summary: Summary) -> Iterator[tuple[str, str, str]]:
     yield "engine busy", _share(summary["engine_busy"]), ""
     if summary["preemptions_total"]:
         yield "preemptions", f"{summary['preemptions_total']:,}", ""
+
+
+def limits_text(limits: Mapping[str, float]) -> str:
+    """An SLO in words. limits: in ms, by name.
+
+    >>> limits_text({"ttft_ms": 1000.0, "tpot_ms": 50.0})
+    'ttft <= 1000 ms, tpot <= 50 ms'
+    """
+    return ", ".join(f"{name.removesuffix('_ms')} <= {ms:g} ms" for name, ms in limits.items())
 
 
 def _pair(summary: Summary, first: str, second: str) -> str:

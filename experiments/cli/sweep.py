@@ -96,7 +96,8 @@ def _print(outcome: SweepOutcome, swept: list[str], out: Path, drawn: list[Path]
         ["request_goodput", "ttft_ms_p99", "index"], ascending=[False, True, True]
     ).head(BEST_SHOWN)
     if len(best):
-        say(_setting(out))
+        setting, slo = _setting(out)
+        say(f"{setting}; SLO {slo}")
         print_table(
             f"Best points by goodput, then TTFT p99: {len(best)} of {len(rows)}; times in ms",
             ["point", *(HEADINGS.get(name, name) for name in swept), *METRICS.values()],
@@ -111,12 +112,14 @@ def _print(outcome: SweepOutcome, swept: list[str], out: Path, drawn: list[Path]
         say(f"drew {path}")
 
 
-def _setting(out: Path) -> str:
-    """What is common to all points: workload, requests, cost model and its stamp."""
+def _setting(out: Path) -> tuple[str, str]:
+    """What is common to all points: workload, requests, cost model and its stamp; the SLO."""
     import yaml
 
+    from .report import limits_text
+
     saved = yaml.safe_load((out / "sweep.yaml").read_text(encoding="utf-8"))
-    return str(saved["setting"])
+    return str(saved["setting"]), limits_text(saved["slo"])
 
 
 def _warnings(rows: pd.DataFrame) -> Iterator[str]:

@@ -10,6 +10,9 @@ from contextlib import contextmanager
 import click
 
 PIPED_WIDTH = 140
+UNLIMITED = 10_000
+"""Columns: wider than any table."""
+
 QUIET_FOR_S = 1.0
 """No bar for what is over sooner."""
 
@@ -36,7 +39,8 @@ def table_text(
     width = None if sys.stdout.isatty() else PIPED_WIDTH
     console = Console(file=sys.stdout, highlight=False, width=width)
     if text_columns < len(header):
-        console.width = max(console.width, console.measure(table).maximum)
+        free = console.options.update(width=UNLIMITED)
+        console.width = max(console.width, console.measure(table, options=free).maximum)
     with console.capture() as captured:
         console.print(table)
     return "\n".join(line.rstrip() for line in captured.get().splitlines()).strip("\n")

@@ -197,7 +197,8 @@ def _save_load(
 ) -> Path:
     figure = Figure(figsize=(WIDTH_IN, 1.1 + 1.75 * len(curves)), layout="constrained")
     grid = figure.subplots(len(curves), 1, squeeze=False, sharex=True)[:, 0]
-    headline(figure, "Who waits, who runs, what the cache holds", _setting(summary))
+    cache = ", what the cache holds" if len(curves) > 2 else ""
+    headline(figure, f"Who waits, who runs{cache}", _setting(summary))
     for axes, (name, (values, colour)) in zip(grid, curves.items(), strict=True):
         axes.stairs(values, edges, color=colour, fill=True, alpha=0.35)
         axes.stairs(values, edges, color=colour, linewidth=1.2)

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from experiments.config import RunConfig, load_config
+from experiments.config import RunConfig, flag_of, load_config
 from experiments.explain import aliases
 from experiments.yaml_file import read_yaml
 from simulator.errors import ConfigError, nearest
@@ -55,7 +55,8 @@ def _check(name: str, value: object, label: Label) -> None:
     try:
         load_config(None, {name: value})
     except ConfigError as error:
-        raise ConfigError(f"{label(name)}: {error}") from None
+        text = str(error).removeprefix(f"{flag_of(name)} ")
+        raise ConfigError(f"{label(name)} {text}") from None
 
 
 def _label(places: dict[tuple[str, str], str], section: str, path: Path) -> Label:

@@ -12,7 +12,7 @@ from experiments.option import option_of
 from experiments.policies import blame
 from experiments.run import prepare, run_config
 from experiments.workload import build_workload
-from simulator.errors import ConfigError, RunwayError, WorkloadError
+from simulator.errors import RunwayError
 from simulator.trace import Trace
 from simulator.units import ns_to_seconds
 
@@ -37,6 +37,15 @@ def run_point(config: RunConfig, path: Path) -> Record:
 def invalid(reason: str) -> Record:
     """The record of a point that cannot be run."""
     return {"status": "invalid", "reason": reason, "metrics": None}
+
+
+def refusal(config: RunConfig) -> str | None:
+    """Why a point cannot be run; None if it can."""
+    try:
+        prepare(config, trace=shared_trace(config))
+    except RunwayError as error:
+        return str(error)
+    return None
 
 
 def shared_trace(config: RunConfig) -> Trace:
@@ -68,13 +77,11 @@ def _stamp(trace: str | None) -> tuple[int, int] | None:
 
 
 def _run(config: RunConfig) -> Record:
+    reason = refusal(config)
+    if reason is not None:
+        return invalid(reason)
     try:
-        trace = shared_trace(config)
-        prepare(config, trace=trace)
-    except (ConfigError, WorkloadError) as error:
-        return invalid(str(error))
-    try:
-        outcome = run_config(config, trace=trace)
+        outcome = run_config(config, trace=shared_trace(config))
     except RunwayError as error:
         return {"status": "failed", "reason": str(error), "metrics": None}
     except Exception as error:  # one point's accident must not cost the others their time
@@ -86,5 +93,4 @@ def _run(config: RunConfig) -> Record:
         "slo": outcome.config.slo,
         "setting": caption_parts(outcome.summary),
         "simulated_s": ns_to_seconds(outcome.result.end_ns),
-        "timing": {"wall_s": outcome.result.wall_s},
     }

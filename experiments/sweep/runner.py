@@ -13,7 +13,7 @@ from experiments.results import SWEEP_FILES, results_folder, write_yaml
 from simulator.errors import ConfigError, RunwayError
 
 from .moment import moment_frame
-from .point import invalid, run_point, shared_trace, workload_settings
+from .point import invalid, refusal, run_point, shared_trace, workload_settings
 from .rows import sweep_frame
 from .spec import Point, SweepSpec
 from .store import PointStore, Record, identity
@@ -57,6 +57,7 @@ def run_sweep(
 
     Raises:
         ConfigError: `out` cannot be used, or holds another sweep or a run; jobs is 0.
+            No point can be run: then nothing is written.
         RunwayError: the workload that all points share cannot be read.
     """
     if jobs < 1 and jobs != -1:
@@ -65,6 +66,7 @@ def run_sweep(
     records, waiting = _plan(spec, store)
     if waiting and not any(name in spec.grid for name in ("trace", "format", "columns")):
         shared_trace(waiting[0].config)
+    _require_one(records, waiting)
     store.open(spec)
     resumed = _take_up(store, records, waiting)
     simulated_s = 0.0
@@ -96,6 +98,19 @@ def _plan(spec: SweepSpec, store: PointStore) -> tuple[dict[int, Record], list[_
         first.setdefault(workload_settings(job.config), job.point.index)
     jobs.sort(key=lambda job: (first[workload_settings(job.config)], job.point.index))
     return records, jobs
+
+
+def _require_one(records: dict[int, Record], waiting: Sequence[_Job]) -> None:
+    """Refuse a sweep none of whose points can be run, as a setting that all share makes it."""
+    reasons = [str(record["reason"]) for record in records.values()]
+    for job in waiting:
+        reason = refusal(job.config)
+        if reason is None:
+            return
+        reasons.append(reason)
+    different = list(dict.fromkeys(reasons))
+    several = f"none of the {len(reasons)} points can be run\n" if len(different) > 1 else ""
+    raise ConfigError(several + "\n".join(different))
 
 
 def _take_up(store: PointStore, records: dict[int, Record], waiting: list[_Job]) -> int:

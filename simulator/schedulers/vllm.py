@@ -97,10 +97,9 @@ class VllmScheduler:
         decode, chunks = self._serve_all(view, room, cap) or self._walk(view, room, cap)
         more = False
         if view.waiting and not room.evicted:
-            if kv.caches_prefixes:
-                more = self._may_admit(view, room, cap, chunks)
-            else:
-                chunks += self._admit_all(view, room, cap)
+            admitted, more = self._admit_all(view, room, cap)
+            chunks += admitted
+            more = more and (bool(admitted) or self._may_admit(view, room, cap, chunks))
         if chunks or more or room.evicted:
             return Plan(
                 decode,
@@ -204,13 +203,19 @@ class VllmScheduler:
             room = Room(room.tokens, kv.free_blocks, room.seats)
         return bool(self._admit(view, room, cap))
 
-    def _admit_all(self, view: EngineView, room: Room, cap: int) -> Chunks:
-        """As `_admit` for one after the other, where nobody's blocks depend on what others hold."""
-        kv, chunks = view.kv, []
+    def _admit_all(self, view: EngineView, room: Room, cap: int) -> tuple[Chunks, bool]:
+        """The head of the queue and those behind, up to the first that may hit the prefix cache.
+
+        Also whether there is one: what it hits depends on what the others do, so it comes later.
+        """
+        kv = view.kv
+        chunks: list[tuple[Sequence, int]] = []
         watermark = kv.watermark_blocks if view.running else 0
         for sequence in view.waiting:
             if room.seats <= 0 or room.tokens <= 0:
                 break
+            if not kv.finds_nothing(sequence):
+                return tuple(chunks), True
             done = sequence.computed_tokens
             new = min(sequence.known_tokens - done, cap)
             if new > room.tokens and not self.enable_chunked_prefill:
@@ -226,7 +231,7 @@ class VllmScheduler:
             room.blocks -= taken
             watermark = kv.watermark_blocks
             chunks.append((sequence, new))
-        return tuple(chunks)
+        return tuple(chunks), False
 
     def _admit(self, view: EngineView, room: Room, cap: int) -> Chunks:
         """The head of the queue, if it may start now; strictly in order, whatever the policy."""

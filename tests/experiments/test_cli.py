@@ -129,6 +129,17 @@ def test_a_reader_that_leaves_the_pipe_is_no_error() -> None:
     assert (done.stdout, done.stderr) == ("{", "")
 
 
+def test_a_full_disk_behind_stdout_is_one_message() -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    command = f"{sys.executable} -m experiments list presets > /dev/full"
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    message = "Error: cannot write the output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, message)
+
+
 @pytest.mark.parametrize("kind", ["schedulers", "cost-models", "formats", "presets"])
 def test_list_names_everything_once(runway: Runway, kind: str) -> None:
     rows = json.loads(runway("list", kind, "--json").stdout)[kind]

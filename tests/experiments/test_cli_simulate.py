@@ -240,6 +240,47 @@ def test_a_table_is_printed_and_fits_a_pipe(runway: Runway) -> None:
     assert "20 of 20 requests finished" in lines[-1]
 
 
+@pytest.mark.parametrize(
+    ("rows", "notice"),
+    [
+        ("arrival_s,prompt_tokens,output_tokens\n5,8,1\n0,8,1\n", "input was not sorted"),
+        ("num_prefill_tokens,num_decode_tokens\n8,1\n8,1\n", "no arrival times in the file"),
+    ],
+)
+def test_what_a_file_did_unasked_is_said(
+    runway: Runway, tmp_path: Path, per_token: Path, rows: str, notice: str
+) -> None:
+    """U14."""
+    trace = tmp_path / "trace.csv"
+    trace.write_text(rows, encoding="utf-8")
+    flags = ("--trace", trace, "--cost-model", per_token, "--kv-blocks", 64)
+    lines = runway("simulate", *flags).stdout.splitlines()
+    assert lines[0] == "workload trace.csv, 2 requests"
+    assert any(line.startswith(f"! {notice}") for line in lines)
+
+
+def test_a_narrow_terminal_loses_no_label_and_no_digit(
+    runway: Runway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("experiments.cli.terminal.PIPED_WIDTH", 40)
+    shown = runway("simulate", *SMALL, "--no-timing").stdout
+    monkeypatch.setattr("experiments.cli.terminal.PIPED_WIDTH", 200)
+    assert shown == runway("simulate", *SMALL, "--no-timing").stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (("--slo", "tftt=1"), "--slo 'tftt=1': must limit ttft, tpot"),
+        (("--out", ""), "--out '': must not be empty"),
+    ],
+)
+def test_a_flag_is_quoted_as_it_was_typed(
+    runway: Runway, flags: tuple[object, ...], problem: str
+) -> None:
+    assert problem in refusal_of(runway("simulate", *SMALL, *flags))
+
+
 def test_a_setting_the_scheduler_does_not_use_is_said_and_recorded(runway: Runway) -> None:
     flags = (*SMALL, "--scheduler", "static", "--chunk-size", 256)
     note = "chunk_size 256 is not used by static"

@@ -39,8 +39,7 @@ def test_a_key_may_be_an_alias_or_have_dashes(tmp_path: Path, key: str) -> None:
 def test_an_alias_and_its_field_together_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path, "token_budget: 1\nmax_num_batched_tokens: 2\n")
     assert complaint(path) == (
-        f"{path}:2:1: max_num_batched_tokens: the same setting as max_num_batched_tokens, "
-        "which is given too"
+        f"{path}:2:1: max_num_batched_tokens: the same setting as token_budget, which is given too"
     )
 
 
@@ -93,7 +92,14 @@ def test_a_file_that_is_not_yaml_is_refused_with_its_line(tmp_path: Path, text: 
 
 def test_a_file_that_is_a_list_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, "- 1\n")
-    assert complaint(path) == f"{path}:1:1: must be a list of `key: value` lines"
+    assert (
+        complaint(path) == f"{path}:1:1: must be `key: value` lines, a trace is given with --trace"
+    )
+
+
+def test_a_sweep_file_is_told_where_it_belongs(tmp_path: Path) -> None:
+    path = write(tmp_path, "base: {workload: bundled}\ngrid: {chunk_size: [256]}\n")
+    assert complaint(path) == f"{path}:2:1: grid makes it a sweep: runway sweep {path}"
 
 
 def test_a_key_given_twice_is_refused(tmp_path: Path) -> None:

@@ -63,6 +63,24 @@ def test_roofline_prices_need_model_and_device_and_are_stamped() -> None:
         build_cost_model(RunConfig(cost_model="roofline"))
 
 
+def test_a_table_of_another_number_of_gpus_is_refused() -> None:
+    table = load_cost_model("b300-qwen3-32b-tp2").table
+    assert blocks(table, tensor_parallel_size=2) == blocks(table)
+    with pytest.raises(ConfigError, match=r"--tensor-parallel-size 4: cost table b300.* prices 2"):
+        blocks(table, tensor_parallel_size=4)
+
+
+def test_settings_that_size_nothing_are_said() -> None:
+    unused = build_memory(RunConfig(model="qwen3-32b", kv_dtype="fp8"), WITH_KV).notes
+    assert [note.partition(":")[0] for note in unused] == [
+        "model qwen3-32b is not used",
+        "kv_dtype fp8 is not used",
+    ]
+    sized = RunConfig(model="qwen3-32b", kv_dtype="fp8", kv_cache_gib=20)
+    (note,) = build_memory(sized, WITH_KV).notes
+    assert note.startswith("kv_dtype fp8 sizes the KV cache; prices stay")
+
+
 def test_the_default_table_is_measured_and_has_a_capacity() -> None:
     table = load_cost_model().table
     assert table.is_measured

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -53,14 +52,9 @@ def contents(out: Path) -> dict[str, bytes]:
     return {name: (out / name).read_bytes() for name in FILES}
 
 
-def points(out: Path) -> dict[str, dict[str, Any]]:
-    """The kept records, without the seconds they took."""
-    found = {}
-    for path in sorted((out / "points").glob("*-*.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
-        record.pop("timing", None)
-        found[path.name] = record
-    return found
+def points(out: Path) -> dict[str, bytes]:
+    """The kept records."""
+    return {path.name: path.read_bytes() for path in sorted((out / "points").glob("*-*.json"))}
 
 
 def test_equal_effective_settings_have_equal_numbers(spec_of: SpecOf, tmp_path: Path) -> None:
@@ -116,11 +110,21 @@ def test_one_and_two_processes_write_the_same_bytes(spec_of: SpecOf, tmp_path: P
     pd.testing.assert_frame_equal(alone.rows, shared.rows)
 
 
-def test_no_wall_time_enters_the_results(spec_of: SpecOf, tmp_path: Path) -> None:
-    outcome = run_sweep(spec_of({"max_num_batched_tokens": [128]}), tmp_path / "out")
-    assert "wall_s" not in outcome.rows
-    (path,) = (tmp_path / "out" / "points").glob("*-*.json")
-    assert json.loads(path.read_text(encoding="utf-8"))["timing"]["wall_s"] > 0
+def test_a_sweep_none_of_whose_points_can_run_is_refused(spec_of: SpecOf, tmp_path: Path) -> None:
+    spec = spec_of({"max_num_batched_tokens": [64, 128]}, cost_model="nope")
+    with pytest.raises(ConfigError, match=r"^cost model 'nope' is unknown"):
+        run_sweep(spec, tmp_path / "out")
+    with pytest.raises(ConfigError, match=r"^none of the 2 points can be run\nmax_num_batched_tok"):
+        run_sweep(spec_of({"max_num_batched_tokens": [2, 3]}, max_num_seqs=4), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_broken_cost_table_is_one_invalid_point(spec_of: SpecOf, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("kind: linear\n", encoding="utf-8")
+    outcome = run_sweep(spec_of({"cost_model": [str(broken), "lesson"]}), tmp_path / "out")
+    assert outcome.rows["status"].tolist() == ["invalid", "ok"]
+    assert "missing" in outcome.rows["reason"][0]
 
 
 def test_the_same_call_runs_only_what_is_missing(

@@ -57,7 +57,7 @@ def test_the_last_setting_changes_fastest() -> None:
     ("text", "message"),
     [
         ("grid:\n  chunk_sizes: [1]\n", "sweep.yaml:2:3: chunk_sizes: no such setting, did you"),
-        ("base:\n  chunk_size: 0\n", "sweep.yaml:2:3: chunk_size: --chunk-size 0: must be"),
+        ("base:\n  chunk_size: 0\n", "sweep.yaml:2:3: chunk_size 0: must be"),
         ("grid:\n  rate: 4\n", "sweep.yaml:2:3: rate: must be a list of values"),
         ("grid:\n  rate: []\n", "sweep.yaml:2:3: rate: must be a list of values"),
         ("grid:\n  chunk_size: [-1, none]\n", "sweep.yaml:2:3: chunk_size: 'none' is in the list"),

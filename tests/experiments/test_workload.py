@@ -51,6 +51,29 @@ def test_a_trace_can_be_served_to_a_closed_loop(trace_of: TraceOf) -> None:
     assert built.think_ns.tolist() == [0, 0, 500_000_000]
 
 
+def test_a_file_of_lengths_gets_the_arrivals_of_the_generator(tmp_path: Path) -> None:
+    path = tmp_path / "lengths.csv"
+    path.write_text("num_prefill_tokens,num_decode_tokens\n10,1\n20,2\n30,3\n", encoding="utf-8")
+    assert arrivals_s(trace=str(path)) == [0, 0, 0]
+    assert arrivals_s(trace=str(path), rate=8, arrival="constant") == [0.125, 0.25, 0.375]
+    built = build_workload(RunConfig(trace=str(path), rate=8, seed=3)).trace
+    fields = {"requests": 3, "rate": 8, "seed": 3}
+    assert (
+        built.arrival_ns.tolist() == build_workload(RunConfig(**fields)).trace.arrival_ns.tolist()
+    )
+    assert built.prompt_tokens.tolist() == [10, 20, 30]
+    assert built.notes[-1] == "arrivals generated: arrival=poisson, rate=8, seed=3"
+
+
+def test_a_trace_with_times_takes_no_arrival_process(trace_of: TraceOf) -> None:
+    trace = str(trace_of((0, 8, 1), (1, 8, 1)))
+    for fields in ({"arrival": "poisson", "rate": 2}, {"burstiness": 2}):
+        with pytest.raises(ConfigError, match="has its own: drop it, or change their mean rate"):
+            build_workload(RunConfig(trace=trace, **fields))
+    with pytest.raises(ConfigError, match="closed loop, which has no --arrival"):
+        build_workload(RunConfig(trace=trace, arrival="poisson", users=2))
+
+
 def test_burstiness_alone_means_gamma_gaps() -> None:
     assert arrivals_s(requests=3, rate=8, burstiness="inf") == [0.125, 0.25, 0.375]
 
@@ -81,6 +104,7 @@ def test_settings_that_contradict_are_refused(fields: dict[str, object], problem
     ("fields", "problem"),
     [
         ({"preset": "chta"}, "did you mean chat"),
+        ({"workload": "bundeld"}, "did you mean bundled"),
         ({"workload": "chat-and-document"}, "did you mean chat-and-documents"),
         ({"requests": 5}, "needs a rate"),
         ({"requests": 5, "rate": 1, "input_tokens": "fxed:3"}, "did you mean fixed"),

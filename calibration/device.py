@@ -1,0 +1,134 @@
+"""A torch device: its clock, its memory, its name and what a table must say about it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import time
+from pathlib import Path
+
+import torch
+
+from .errors import CalibrationError
+from .timing import Clock, HostClock, LappedWork, Work
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+GIB = 1024**3
+CPU_KV_BYTES = 4 * GIB
+"""vLLM's default KV cache space on a CPU."""
+GPU_MEMORY_UTILIZATION = 0.9
+SLEEP_CYCLES = 20_000_000
+"""About 10 ms: long enough to queue a step behind it, so that no kernel waits for its launch."""
+
+
+class CudaClock:
+    """Device events: the time between two points of the stream, without the host's."""
+
+    now_ns = staticmethod(time.perf_counter_ns)
+
+    def time_ns(self, work: Work, first: int, evaluations: int) -> float:
+        """As `Clock.time_ns`."""
+
+        def lapped(lap: object) -> None:
+            for evaluation in range(first, first + evaluations):
+                work(evaluation)
+
+        return sum(self._events_ns(lapped).values()) / evaluations
+
+    def laps_ns(self, work: LappedWork) -> dict[str, float]:
+        """As `Clock.laps_ns`."""
+        laps = self._events_ns(work)
+        laps.pop("", None)
+        return laps
+
+    def _events_ns(self, work: LappedWork) -> dict[str, float]:
+        torch.cuda.synchronize()
+        torch.cuda._sleep(SLEEP_CYCLES)
+        marks: list[tuple[str, torch.cuda.Event]] = []
+
+        def lap(name: str) -> None:
+            event = torch.cuda.Event(enable_timing=True)
+            event.record()
+            marks.append((name, event))
+
+        lap("")
+        work(lap)
+        lap("")
+        torch.cuda.synchronize()
+        spent: dict[str, float] = {}
+        for (_, start), (name, end) in zip(marks, marks[1:], strict=False):
+            spent[name] = spent.get(name, 0.0) + start.elapsed_time(end) * 1e6
+        return spent
+
+
+def check_device(device: str, dtype: str) -> None:
+    """CalibrationError for a device that is not there, or a dtype that is not timed."""
+    if dtype not in DTYPES:
+        raise CalibrationError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}")
+    kind, _, number = device.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
+        raise CalibrationError(f"device {device!r} must be cpu, cuda or cuda:N")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise CalibrationError(f"device {device!r}: torch {torch.__version__} sees no CUDA device")
+    if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
+        raise CalibrationError(
+            f"device {device!r}: there are {torch.cuda.device_count()}, numbered from 0"
+        )
+
+
+def clock_of(device: str) -> Clock:
+    """The clock of a device's kernels."""
+    return CudaClock() if device.startswith("cuda") else HostClock()
+
+
+def memory_bytes(device: str) -> int:
+    """Free memory, bytes."""
+    if device.startswith("cuda"):
+        return int(torch.cuda.mem_get_info(device)[0])
+    return int(os.sysconf("SC_AVPHYS_PAGES")) * int(os.sysconf("SC_PAGE_SIZE"))
+
+
+def kv_bytes(device: str, weight_bytes: int) -> tuple[int, str]:
+    """What an engine would give the KV cache, bytes, and how that is known."""
+    if not device.startswith("cuda"):
+        return CPU_KV_BYTES, "4 GiB, the default KV cache space of vLLM on a CPU"
+    total = torch.cuda.get_device_properties(device).total_memory
+    origin = f"{GPU_MEMORY_UTILIZATION:.0%} of {total / GIB:.1f} GiB, less weights and 2 GiB"
+    return int(GPU_MEMORY_UTILIZATION * total) - weight_bytes - 2 * GIB, origin
+
+
+def device_title(device: str) -> str:
+    """The device as its vendor names it."""
+    if device.startswith("cuda"):
+        return str(torch.cuda.get_device_name(device))
+    cores = f"{os.cpu_count()} CPUs, {torch.get_num_threads()} threads"
+    return f"{_cpu_name()} ({cores})"
+
+
+def clocks_of(device: str) -> str | None:
+    """Clocks and power limit as nvidia-smi reads them (nothing is set); None where it is not."""
+    if not device.startswith("cuda"):
+        return None
+    fields = "driver_version,clocks.sm,clocks.mem,power.limit"
+    number = device.partition(":")[2] or "0"
+    try:
+        told = subprocess.run(
+            ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader", "-i", number],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=30,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return f"{fields}: {told.stdout.strip()}"
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

@@ -1,0 +1,266 @@
+"""The torch work of a dense decoder, kernel by kernel and as a whole step.
+
+Fused QKV, rotary embedding, attention over a padded KV cache, output, fused gate and up, SiLU x up,
+down, RMSNorm before attention and MLP; embedding, output projection and a sampler that draws from
+the softmax as vLLM does. Weights and inputs are random, never zeros: some devices are faster on
+zeros. Rows of a step: decodes first, then the prompt chunks.
+
+Source: Touvron et al., "LLaMA" (2023), section 2.2; Ainslie et al., "GQA" (2023); Su et al.,
+"RoFormer" (2021), section 3.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F  # noqa: N812  # the name all torch code gives it
+from torch import Tensor
+
+from .attention import attention_of_chunk, attention_of_decodes
+from .sizes import DecoderSizes
+from .timing import Lap
+
+EPSILON = 1e-6
+
+ATTENTION = "attention"
+PER_LAYER = ("norms", "qkv", "rope", ATTENTION, "o", "gate_up", "activation", "down")
+"""Laps of a step that come once a layer (both norms are one); all by tokens, but attention."""
+BY_TOKENS_ONCE = ("embedding",)
+BY_SEQUENCES_ONCE = ("final_norm", "lm_head", "sampler")
+"""Laps that come once a step."""
+
+
+def _no_lap(name: str) -> None:
+    """Nobody measures."""
+
+
+
+class Chunk(NamedTuple):
+    """Some tokens of a prompt. slot: of the cache; past: tokens it holds already."""
+
+    slot: int
+    past: int
+    new: int
+
+
+class Layer(NamedTuple):
+    """Weights of one layer; (out, in) each, so that a GEMM is `F.linear`."""
+
+    qkv: Tensor
+    qkv_bias: Tensor | None
+    output: Tensor
+    gate_up: Tensor
+    down: Tensor
+    norm: Tensor
+
+
+class Cache(NamedTuple):
+    """KV cache of one layer: keys and values, shape (slots, KV heads, width, head size)."""
+
+    keys: Tensor
+    values: Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A step's rows, on the device: `Decoder.batch` makes it.
+
+    contexts: tokens in the cache of each decode, which has the slot of its number.
+    rotation: cosines and sines, shape (tokens, 1, head size / 2) each. mask: what each decode may
+    attend to, additive, shape (decodes, 1, 1, longest context + 1). logit_rows: rows that get
+    logits.
+    """
+
+    chunks: tuple[Chunk, ...]
+    contexts: Tensor
+    slots: Tensor
+    tokens: Tensor
+    rotation: tuple[Tensor, Tensor]
+    mask: Tensor
+    logit_rows: Tensor
+
+    @property
+    def decodes(self) -> int:
+        """Rows that decode."""
+        return len(self.contexts)
+
+
+class Decoder:
+    """Random weights of a model on a device, and the calls that a serving engine makes on them.
+
+    cache_tokens: how many tokens the KV cache holds, over all sequences.
+    """
+
+    def __init__(
+        self,
+        sizes: DecoderSizes,
+        *,
+        device: str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        cache_tokens: int = 4096,
+        seed: int = 0,
+    ) -> None:
+        self.sizes, self.device, self.dtype = sizes, torch.device(device), dtype
+        self._generator = torch.Generator(self.device).manual_seed(seed)
+        hidden, heads = sizes.hidden, sizes.heads * sizes.head_dim
+        self.layers = [
+            Layer(
+                qkv=self.random(sizes.qkv, hidden, scale=hidden**-0.5),
+                qkv_bias=self.random(sizes.qkv) if sizes.attention_bias else None,
+                output=self.random(hidden, heads, scale=heads**-0.5),
+                gate_up=self.random(2 * sizes.intermediate, hidden, scale=hidden**-0.5),
+                down=self.random(hidden, sizes.intermediate, scale=sizes.intermediate**-0.5),
+                norm=1 + self.random(hidden, scale=0.1),
+            )
+            for _ in range(sizes.layers)
+        ]
+        self.head_norm = 1 + self.random(sizes.head_dim, scale=0.1)
+        self.embeddings = self.random(sizes.vocabulary, hidden)
+        self.lm_head = (
+            self.embeddings
+            if sizes.ties_embeddings
+            else self.random(sizes.vocabulary, hidden, scale=hidden**-0.5)
+        )
+        elements = cache_tokens * sizes.kv_heads * sizes.head_dim
+        self._stored = [(self.random(elements), self.random(elements)) for _ in self.layers]
+
+    def random(self, *shape: int, scale: float = 1.0) -> Tensor:
+        """Normal random numbers on the device."""
+        numbers = torch.empty(shape, device=self.device, dtype=self.dtype)
+        return numbers.normal_(0.0, scale, generator=self._generator)
+
+    def cache(self, layer: int, slots: int, width: int) -> Cache:
+        """A layer's cache, laid out for `slots` sequences of `width` tokens."""
+        shape = (slots, self.sizes.kv_heads, width, self.sizes.head_dim)
+        elements = slots * width * self.sizes.kv_heads * self.sizes.head_dim
+        keys, values = self._stored[layer]
+        return Cache(keys[:elements].view(shape), values[:elements].view(shape))
+
+    def batch(self, chunks: Sequence[Chunk], contexts: Sequence[int]) -> Batch:
+        """What the kernels of a step need beside weights and cache."""
+        positions = [*contexts, *(p for c in chunks for p in range(c.past, c.past + c.new))]
+        at = torch.tensor(positions, device=self.device, dtype=torch.float32)
+        half = torch.arange(self.sizes.head_dim // 2, device=self.device)
+        angles = at[:, None] * self.sizes.rope_theta ** (-2.0 * half / self.sizes.head_dim)
+        ends, row = [*range(len(contexts))], len(contexts)
+        for chunk in chunks:
+            row += chunk.new
+            ends.append(row - 1)
+        held = torch.tensor(list(contexts), device=self.device, dtype=torch.long)
+        reach = torch.arange(max(contexts, default=-1) + 1, device=self.device)
+        hidden = (reach > held[:, None])[:, None, None, :]
+        return Batch(
+            chunks=tuple(chunks),
+            contexts=held,
+            slots=torch.arange(len(contexts), device=self.device),
+            tokens=torch.randint(
+                *(0, self.sizes.vocabulary, (len(positions),)),
+                device=self.device,
+                generator=self._generator,
+            ),
+            rotation=(angles.cos().to(self.dtype)[:, None], angles.sin().to(self.dtype)[:, None]),
+            mask=torch.zeros(hidden.shape, device=self.device, dtype=self.dtype).masked_fill_(
+                hidden, float("-inf")
+            ),
+            logit_rows=torch.tensor(ends, device=self.device, dtype=torch.long),
+        )
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Rows of the embedding table; (tokens, hidden)."""
+        return F.embedding(tokens, self.embeddings)
+
+    def norm(self, layer: Layer, stream: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:
+        """Add to the residual stream and normalise; the new stream, and it normalised."""
+        stream = stream + added
+        return stream, F.rms_norm(stream, (self.sizes.hidden,), layer.norm, EPSILON)
+
+    def project(self, layer: Layer, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The fused QKV GEMM; (tokens, heads, head size) each."""
+        sizes = self.sizes
+        fused = F.linear(rows, layer.qkv, layer.qkv_bias)
+        split = fused.view(len(rows), -1, sizes.head_dim)
+        q, k, v = split.split((sizes.heads, sizes.kv_heads, sizes.kv_heads), dim=1)
+        return q, k, v
+
+    def rotate(self, q: Tensor, k: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Rotary embedding of queries and keys; before it, in Qwen3, their norm."""
+        if self.sizes.family == "qwen3":
+            shape = (self.sizes.head_dim,)
+            q = F.rms_norm(q, shape, self.head_norm, EPSILON)
+            k = F.rms_norm(k, shape, self.head_norm, EPSILON)
+        return _rotated(q, *batch.rotation), _rotated(k, *batch.rotation)
+
+    def attend(self, cache: Cache, q: Tensor, k: Tensor, v: Tensor, batch: Batch) -> Tensor:
+        """Write keys and values to the cache, then attend: all decodes at once, each chunk alone.
+
+        Returns (tokens, heads x head size).
+        """
+        attended, n = [], batch.decodes
+        if n:
+            cache.keys[batch.slots, :, batch.contexts] = k[:n]
+            cache.values[batch.slots, :, batch.contexts] = v[:n]
+            attended.append(attention_of_decodes(q[:n], cache, batch))
+        row = n
+        for chunk in batch.chunks:
+            rows, row = slice(row, row + chunk.new), row + chunk.new
+            span = slice(chunk.past, chunk.past + chunk.new)
+            cache.keys[chunk.slot, :, span] = k[rows].transpose(0, 1)
+            cache.values[chunk.slot, :, span] = v[rows].transpose(0, 1)
+            attended.append(attention_of_chunk(q[rows], cache, chunk))
+        out = attended[0] if len(attended) == 1 else torch.cat(attended)
+        return out.reshape(len(q), -1)
+
+    def activate(self, gate_up: Tensor) -> Tensor:
+        """SiLU of the gate, times up; (tokens, intermediate)."""
+        gate, up = gate_up.chunk(2, dim=-1)
+        return F.silu(gate) * up
+
+    def sample(self, logits: Tensor) -> Tensor:
+        """One token per row, drawn from the softmax: the largest of probability / exponential."""
+        chances = logits.float().softmax(-1)
+        return (chances / torch.empty_like(chances).exponential_()).argmax(-1)
+
+    def step(self, batch: Batch, caches: Sequence[Cache], lap: Lap = _no_lap) -> Tensor:
+        """A forward pass, to the sampled tokens; (rows with logits,).
+
+        caches: of every layer that runs, the first ones. lap: called after every kernel.
+        """
+        added = self.embed(batch.tokens)
+        stream = torch.zeros_like(added)
+        lap("embedding")
+        for layer, cache in zip(self.layers, caches, strict=False):
+            stream, rows = self.norm(layer, stream, added)
+            lap("norms")
+            q, k, v = self.project(layer, rows)
+            lap("qkv")
+            q, k = self.rotate(q, k, batch)
+            lap("rope")
+            attended = self.attend(cache, q, k, v, batch)
+            lap(ATTENTION)
+            added = F.linear(attended, layer.output)
+            lap("o")
+            stream, rows = self.norm(layer, stream, added)
+            lap("norms")
+            gate_up = F.linear(rows, layer.gate_up)
+            lap("gate_up")
+            rows = self.activate(gate_up)
+            lap("activation")
+            added = F.linear(rows, layer.down)
+            lap("down")
+        ends = batch.logit_rows
+        _, rows = self.norm(self.layers[-1], stream[ends], added[ends])
+        lap("final_norm")
+        logits = F.linear(rows, self.lm_head)
+        lap("lm_head")
+        tokens = self.sample(logits)
+        lap("sampler")
+        return tokens
+
+
+def _rotated(heads: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+    first, second = heads.chunk(2, dim=-1)
+    turned = (first * cosines - second * sines, second * cosines + first * sines)
+    return torch.cat(turned, dim=-1)

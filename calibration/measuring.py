@@ -1,0 +1,152 @@
+"""Times the steps of a grid, round after round, until they agree or the time is used up.
+
+Every round takes the shapes in another order, so that a slow minute of the machine falls on some
+samples of all shapes, not on all samples of some.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+
+from .device import clock_of
+from .grid import Shape
+from .kernels import Batch, Cache, Chunk, Decoder
+from .timing import Effort, HostClock, Trial, Work, measure, measure_laps
+from .trials import WHOLE, TrialLog
+
+Progress = Callable[[float, int, int], None]
+"""Called with (share done, trials done, shapes)."""
+
+MIN_ROUNDS = 3
+MAX_ROUNDS = 20
+LAPPED_LAYERS = 8
+"""Layers whose kernels are timed one by one on a GPU: all are alike, and its queue is finite."""
+
+
+class StepTimer:
+    """Times whole steps of a decoder, and their kernels where they stand in the step."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+        self._device = decoder.device.type
+        self._clock = clock_of(str(decoder.device))
+        self.lapped_layers = len(decoder.layers)
+        if self._device == "cuda":
+            self.lapped_layers = min(LAPPED_LAYERS, self.lapped_layers)
+
+    def kernels(self, shape: Shape, effort: Effort) -> dict[str, Trial]:
+        """Every kernel of a step: samples summed over the layers that ran (`lapped_layers`)."""
+        batch, caches = self._prepared(shape)
+        caches = caches[: self.lapped_layers]
+        return measure_laps(
+            lambda lap: self._decoder.step(batch, caches, lap), self._clock, effort
+        )
+
+    def whole(self, shape: Shape, effort: Effort) -> Trial:
+        """A step end to end on the host's clock, until its tokens are in the host's memory."""
+        batch, caches = self._prepared(shape)
+        run: Callable[[], torch.Tensor] = lambda: self._decoder.step(batch, caches)  # noqa: E731
+        if self._device == "cuda" and not shape.chunk:
+            run = _captured(run)
+        work: Work = lambda _: run().tolist()  # noqa: E731
+        return measure(work, HostClock(), effort)
+
+    def _prepared(self, shape: Shape) -> tuple[Batch, list[Cache]]:
+        decoder, seqs = self._decoder, shape.decode_seqs
+        chunks = [Chunk(seqs, shape.past, shape.chunk)] if shape.chunk else []
+        batch = decoder.batch(chunks, [shape.decode_context] * seqs)
+        layers = range(len(decoder.layers))
+        return batch, [decoder.cache(layer, shape.sequences, shape.width) for layer in layers]
+
+
+def _captured(run: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """The same work as a CUDA graph, as engines run decode steps."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        run()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = run()
+
+    def replay() -> torch.Tensor:
+        graph.replay()
+        return result
+
+    return replay
+
+
+def measure_all(
+    timer: StepTimer,
+    log: TrialLog,
+    jobs: Sequence[tuple[Shape, bool]],
+    *,
+    budget_s: float,
+    seed: int,
+    progress: Progress,
+) -> None:
+    """Time every job at least once, then again while time is left and samples disagree.
+
+    jobs: (shape, true if end to end, false if by kernels). A shape that runs out of memory is
+    skipped and said so in the log.
+    """
+    start = time.monotonic()
+    rng = np.random.default_rng(seed)
+    for round_number in range(MAX_ROUNDS):
+        left = [job for job in jobs if _needs_more(log, job, round_number)]
+        for i in rng.permutation(len(left)).tolist():
+            spent = time.monotonic() - start
+            if spent >= budget_s and round_number:
+                return
+            shape, is_whole = left[i]
+            _measure_one(timer, log, shape, is_whole, _effort(budget_s, spent, len(jobs)))
+            done = (round_number + 1) * len(jobs) - len(left) + 1
+            progress(min(1.0, (time.monotonic() - start) / budget_s), done, len(jobs))
+        if not left and round_number >= MIN_ROUNDS:
+            return
+
+
+def _effort(budget_s: float, spent_s: float, jobs: int) -> Effort:
+    """A round should take a fifth of the time; in a hurry, one sample is a sample."""
+    each = budget_s / 5 / jobs
+    hurry = spent_s > budget_s
+    return Effort(
+        budget_s=each,
+        target_spread=0.03,
+        min_samples=1 if hurry else 3,
+        max_samples=50,
+        warmup=1,
+    )
+
+
+def _needs_more(log: TrialLog, job: tuple[Shape, bool], round_number: int) -> bool:
+    shape, is_whole = job
+    if shape in log.skipped:
+        return False
+    trials = log.of(shape)
+    mine = [trial for name, trial in trials.items() if (name == WHOLE) == is_whole]
+    if round_number == 0:  # a resumed run has these already
+        return not mine
+    total = np.sum([trial.samples_ns for trial in mine], axis=0)
+    return round_number < MIN_ROUNDS or Trial(tuple(total.tolist())).spread > 0.05
+
+
+def _measure_one(
+    timer: StepTimer, log: TrialLog, shape: Shape, is_whole: bool, effort: Effort
+) -> None:
+    try:
+        if is_whole:
+            log.add(shape, {WHOLE: timer.whole(shape, effort)})
+        else:
+            log.add(shape, timer.kernels(shape, effort))
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        log.skip(shape, f"out of memory: {str(error).splitlines()[0]}")
+    except RuntimeError as error:
+        if "not enough memory" not in str(error):  # how torch says it on a CPU
+            raise
+        log.skip(shape, "out of memory")

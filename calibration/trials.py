@@ -1,0 +1,82 @@
+"""Trials of every shape, in memory and in a `.partial` file beside the output, line by line.
+
+The first line says what is measured; a run is only resumed for the same. Every other line is one
+trial of one shape: its samples by lap (nanoseconds), or why the shape was skipped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from .errors import CalibrationError
+from .grid import Shape
+from .timing import Trial
+
+WHOLE = "whole step"
+"""The name under which a step's time end to end is kept, beside its laps."""
+
+
+class TrialLog:
+    """Samples by shape, that outlive the process.
+
+    identity: what is measured; CalibrationError if the file is of something else.
+    """
+
+    def __init__(self, path: Path, identity: Mapping[str, object], *, resume: bool) -> None:
+        self.path = path
+        self.skipped: dict[Shape, str] = {}
+        self._trials: dict[Shape, dict[str, Trial]] = {}
+        self.resumed = 0
+        if resume and path.exists():
+            self._read(identity)
+        else:
+            path.write_text(json.dumps(identity, sort_keys=True) + "\n", encoding="utf-8")
+
+    def __iter__(self) -> Iterator[tuple[Shape, dict[str, Trial]]]:
+        return iter(sorted(self._trials.items()))
+
+    def of(self, shape: Shape) -> dict[str, Trial]:
+        """Trials of a shape so far, by lap."""
+        return self._trials.get(shape, {})
+
+    def add(self, shape: Shape, trials: Mapping[str, Trial]) -> None:
+        """Keep more samples of a shape."""
+        samples = {name: [round(ns) for ns in trial.samples_ns] for name, trial in trials.items()}
+        self._write({"shape": shape, "samples_ns": samples})
+        self._keep(shape, samples)
+
+    def skip(self, shape: Shape, reason: str) -> None:
+        """Never time this shape."""
+        self._write({"shape": shape, "skipped": reason})
+        self.skipped[shape] = reason
+
+    def _keep(self, shape: Shape, samples: Mapping[str, list[int]]) -> None:
+        held = self._trials.setdefault(shape, {})
+        for name, values in samples.items():
+            held[name] = held.get(name, Trial(())) + Trial(tuple(map(float, values)))
+
+    def _write(self, line: Mapping[str, object]) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def _read(self, identity: Mapping[str, object]) -> None:
+        text = self.path.read_text(encoding="utf-8")
+        # A kill may have cut the last line: what was written of it is dropped.
+        whole = text[: text.rfind("\n") + 1]
+        first, *lines = whole.splitlines() or [""]
+        if first != json.dumps(identity, sort_keys=True):
+            raise CalibrationError(
+                f"{self.path}: is of another model, device or setting: leave out --resume to "
+                "start again, or give the same settings"
+            )
+        self.path.write_text(whole, encoding="utf-8")
+        for line in lines:
+            told = json.loads(line)
+            shape = Shape(*told["shape"])
+            if "skipped" in told:
+                self.skipped[shape] = told["skipped"]
+            else:
+                self._keep(shape, told["samples_ns"])
+        self.resumed = len(lines)

@@ -1,0 +1,110 @@
+"""Tables of LLMServingSim: FOLDER holds `meta.yaml` and `tp<N>/{dense,per_sequence,attention}.csv`.
+
+Times are microseconds; one layer was timed, on one GPU, so a table for several GPUs has no
+communication in it. Attention was measured mixed: chunks of 16 tokens beside decodes are kept.
+
+Source: https://github.com/casys-kaist/LLMServingSim, `profiler/perf` (MIT).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from simulator.errors import ConfigError
+
+from costmodels.model_config import ModelConfig
+from costmodels.operators_table import AttentionPoint, Operator
+from costmodels.section import Section
+from costmodels.table import CostTable
+from costmodels.yaml_text import read_yaml
+from .csv_rows import Row, find_file, read_rows
+from .imported import Source, attention_of, imported_table, points_of
+
+CALLS_PER_LAYER = {
+    **{"qkv_proj": 1, "o_proj": 1, "gate_up_proj": 1, "down_proj": 1, "act_fn": 1},
+    **{"rotary_emb": 1, "qk_norm": 1, "layernorm": 2},
+}
+PER_STEP = ("embedding", "final_layernorm", "lm_head", "sampler")
+
+
+def import_llmservingsim(folder: Path, model: ModelConfig, tensor_parallel: int) -> CostTable:
+    """The table of one GPU and model; see `import_table`."""
+    document, marks = read_yaml(folder / "meta.yaml")
+    meta = Section(document, file=str(folder / "meta.yaml"), marks=marks)
+    engine = meta.section("engine_effective")
+    _check_sizes(meta, engine.section("hf_overrides"), model)
+    tables = folder / f"tp{tensor_parallel}"
+    if (tables / "moe.csv").exists() or (tables / "moe.csv.gz").exists():
+        raise ConfigError(f"{tables}: holds moe.csv: mixtures of experts are not priced")
+    dense = read_rows(find_file(tables, "dense.csv"), ("layer", "tokens", "time_us"))
+    heads = read_rows(find_file(tables, "per_sequence.csv"), ("layer", "sequences", "time_us"))
+    communication = "; without all-reduce" if tensor_parallel > 1 else ""
+    version = meta.text("vllm_version")
+    source = Source(
+        name="LLMServingSim",
+        device=meta.text("gpu"),
+        dtype=meta.text("variant"),
+        engine=f"vLLM {version}, one layer at a time, eager",
+        software={"vllm": version, "cuda": meta.text("cuda_version")},
+        date=meta.text("profiled_at"),
+        url="https://github.com/casys-kaist/LLMServingSim, profiler/perf",
+        licence="MIT",
+        note=f"host time is not in the table{communication}; mixed attention beside the smallest "
+        "chunk is kept, the rest left out",
+        max_num_batched_tokens=engine.whole("max_num_batched_tokens"),
+    )
+    counted = {**_operators(dense, "tokens"), **_operators(heads, "sequences")}
+    attention = _attention(find_file(tables, "attention.csv"))
+    return imported_table(source, model, tensor_parallel, counted=counted, attention=attention)
+
+
+def _check_sizes(meta: Section, profiled: Section, model: ModelConfig) -> None:
+    """The sizes in meta.yaml are those of one GPU at the largest tensor-parallel degree."""
+    degrees = meta.values.get("tp_degrees")
+    if not isinstance(degrees, list) or not all(isinstance(tp, int) for tp in degrees):
+        raise meta.error("tp_degrees", f"must be a list of whole numbers, is {degrees!r}")
+    largest = max(int(str(tp)) for tp in degrees)
+    for key, size in (
+        ("intermediate_size", model.intermediate_size),
+        ("num_attention_heads", model.attention_heads),
+        ("vocab_size", model.vocab_size),
+    ):
+        if profiled.whole(key) * largest != size:
+            raise ConfigError(
+                f"{meta.file}: was measured for {meta.text('model')}, whose {key} is "
+                f"{profiled.whole(key) * largest}; that of {model.name} is {size}: give the "
+                "model that was measured"
+            )
+
+
+def _operators(rows: list[Row], axis: str) -> dict[str, Operator]:
+    times: dict[str, list[tuple[int, float]]] = {}
+    for row in rows:
+        layer = row.values["layer"]
+        if layer not in CALLS_PER_LAYER and layer not in PER_STEP:
+            raise row.error("layer", f"{layer!r} is not understood: how often does a step run it?")
+        times.setdefault(layer, []).append((row.whole(axis), row.number("time_us")))
+    return {
+        layer: Operator(
+            axis=axis,
+            per="step" if layer in PER_STEP else "layer",
+            calls=CALLS_PER_LAYER.get(layer, 1),
+            points=points_of(pairs),
+        )
+        for layer, pairs in times.items()
+    }
+
+
+def _attention(path: Path) -> tuple[AttentionPoint, ...]:
+    columns = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode")
+    points: list[AttentionPoint] = []
+    for row in read_rows(path, (*columns, "time_us")):
+        chunk, past, seqs, context = (row.whole(column) for column in columns)
+        points.append((chunk, past, seqs, context, row.number("time_us")))
+    beside = [chunk for chunk, past, seqs, *_ in points if chunk and seqs and not past]
+    anchor = min(beside, default=0)
+    return attention_of(
+        point
+        for point in points
+        if not (point[0] and point[2]) or (point[0] == anchor and not point[1])
+    )

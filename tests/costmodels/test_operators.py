@@ -1,0 +1,265 @@
+"""`OperatorsCostModel` against hand-worked numbers."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costmodels import ExtrapolationWarning, Operator, OperatorGrids, OperatorsCostModel
+from simulator.errors import ConfigError, OutsideTableError
+from simulator.plan import StepShape
+
+U20 = OperatorGrids(
+    attention=(
+        (0, 0, 4, 1024, 8000.0),
+        (0, 0, 8, 1024, 9000.0),
+        (1024, 0, 0, 0, 2000.0),
+        (4096, 0, 0, 0, 5000.0),
+    )
+)
+
+
+def ms(model, shape):
+    return model.step_ns(shape) / 1e6
+
+
+def decode(seqs, context=1024):
+    return StepShape((), seqs, seqs * context)
+
+
+def prefill(new, past=0):
+    return StepShape(((new, past),), 0, 0)
+
+
+@pytest.mark.parametrize("mode", ["linear", "clamp", "error"])
+def test_prices_are_exact_on_grid_points_and_linear_in_tokens_between(mode):
+    """Prefill of 2,048 between 1,024 -> 2.0 and 4,096 -> 5.0: 2.0 + 3.0 / 3 = 3.0."""
+    model = OperatorsCostModel(U20, layers=1, extrapolation=mode)
+    assert [ms(model, decode(seqs)) for seqs in (4, 6, 8)] == [8.0, 8.5, 9.0]
+    assert [ms(model, prefill(new)) for new in (1024, 2048, 4096)] == [2.0, 3.0, 5.0]
+
+
+@pytest.mark.filterwarnings("ignore::costmodels.ExtrapolationWarning")
+@pytest.mark.parametrize(("mode", "price"), [("clamp", 9.0), ("linear", 11.0)])
+def test_batch_16_beyond_a_table_that_ends_at_8(mode, price):
+    assert ms(OperatorsCostModel(U20, layers=1, extrapolation=mode), decode(16)) == price
+
+
+def test_error_names_axis_value_and_measured_range():
+    model = OperatorsCostModel(U20, layers=1, extrapolation="error")
+    with pytest.raises(OutsideTableError, match=r"decode_seqs 16 \(measured 4 to 8\).*linear"):
+        model.step_ns(decode(16))
+    with pytest.raises(OutsideTableError, match=r"past 7 \(measured 0 to 0\)"):
+        model.step_ns(prefill(1024, 7))
+    with pytest.raises(OutsideTableError, match="decode_context 1030"):
+        model.leap_ns(decode(8), 7)
+
+
+def test_extrapolation_is_reported_with_its_share_and_warned_of_once():
+    """Two steps at 16 (11.0 ms each) and one at 20 (12.0), beside 66 ms of others."""
+    model = OperatorsCostModel(U20, layers=1)
+    assert model.extrapolation_report()["outside_steps"] == 0
+    with pytest.warns(ExtrapolationWarning, match="decode_seqs 16") as caught:
+        prices = [model.step_ns(decode(seqs)) for seqs in (4, 16, 16, 20)]
+    assert prices == [8_000_000, 11_000_000, 11_000_000, 12_000_000]
+    assert len(caught) == 1
+    assert model.extrapolation_report(steps=12, time_ms=100.0) == {
+        "extrapolation": "linear",
+        "outside_steps": 3,
+        "outside_ms": 34.0,
+        "share_of_steps": 0.25,
+        "share_of_time": 0.34,
+        "farthest": {"decode_seqs": {"asked": 20, "measured": [4, 8]}},
+    }
+
+
+def test_a_leap_counts_only_its_steps_beyond_the_table():
+    """From 1,022 tokens each: steps 4, 5 and 6 are at 1,025, 1,026 and 1,027."""
+    model = OperatorsCostModel(U20, layers=1)
+    with pytest.warns(ExtrapolationWarning):
+        model.leap_ns(decode(4, 1022), 6)
+    report = model.extrapolation_report()
+    assert (report["outside_steps"], report["outside_ms"]) == (3, 24.0)
+    assert report["farthest"] == {"decode_context": {"asked": 1027, "measured": [1024, 1024]}}
+
+
+def test_a_falling_end_of_a_grid_does_not_fall_further():
+    grids = OperatorGrids(attention=((0, 0, 1, 10, 50.0), (0, 0, 1, 20, 40.0)))
+    model = OperatorsCostModel(grids, layers=1)
+    assert ms(model, decode(1, 15)) == 0.045
+    with pytest.warns(ExtrapolationWarning):
+        assert ms(model, decode(1, 100_000)) == 0.040
+
+
+def test_below_the_smallest_measured_count_its_price_holds():
+    model = OperatorsCostModel(U20, layers=1, extrapolation="error")
+    assert ms(model, decode(1, 3)) == 8.0
+    assert ms(model, prefill(5)) == 2.0
+
+
+COMPOSED = OperatorGrids(
+    counted={
+        "qkv": Operator(axis="tokens", points=((1, 10.0), (101, 110.0))),
+        "norm": Operator(axis="tokens", points=((1, 1.0), (512, 1.0)), calls=2),
+        "embedding": Operator(axis="tokens", per="step", points=((1, 3.0), (512, 3.0))),
+        "lm_head": Operator(axis="sequences", per="step", points=((1, 100.0), (11, 200.0))),
+        "all_reduce": Operator(
+            axis="bytes", bytes_per_token=4, points=((4, 2.0), (404, 402.0)), calls=2
+        ),
+    },
+    attention=(
+        (0, 0, 2, 100, 20.0),
+        (0, 0, 2, 200, 30.0),
+        (16, 0, 0, 0, 5.0),
+        (16, 0, 2, 100, 45.0),
+        (16, 0, 2, 200, 55.0),
+        (32, 0, 0, 0, 8.0),
+        (32, 100, 0, 0, 12.0),
+    ),
+)
+
+
+def test_a_mixed_step_pays_the_penalty_of_mixing_once():
+    """2 layers. Tokens 2 + 32 + 32 = 66: qkv 75, norm 2 x 1, all-reduce 2 x 262 a layer; attention
+    of a layer 50 (2 decodes at 150 beside 16) + (8 - 5) + (10 - 5) = 58, the past 50 being halfway;
+    a step: embedding 3, lm_head of 4 sequences 130.
+    """
+    model = OperatorsCostModel(COMPOSED, layers=2)
+    shape = StepShape(((32, 0), (32, 50)), 2, 300)
+    assert model.step_ns(shape) == 1000 * (2 * (75 + 2 + 524 + 58) + 133)
+    assert dict(model.explain(shape)) == pytest.approx(
+        {
+            "qkv": 0.150,
+            "norm": 0.004,
+            "all_reduce": 1.048,
+            "embedding": 0.003,
+            "attention of chunks": 2 * 0.013,
+            "attention of decodes beside chunks": 2 * 0.045,
+            "lm_head": 0.130,
+        }
+    )
+
+
+def test_a_single_chunk_costs_what_was_measured_alone():
+    model = OperatorsCostModel(OperatorGrids(attention=COMPOSED.attention), layers=2)
+    assert model.step_ns(prefill(32, 100)) == 24_000
+
+
+def test_without_mixed_points_chunks_and_decodes_are_summed():
+    alone = tuple(point for point in COMPOSED.attention if not (point[0] and point[2]))
+    model = OperatorsCostModel(OperatorGrids(attention=alone), layers=1)
+    assert model.step_ns(StepShape(((32, 0), (16, 0)), 2, 300)) == 1000 * (8 + 5 + 25)
+
+
+def test_decode_steps_run_at_the_next_captured_batch_size():
+    """Tokens only: attention and logits are of the real sequences; a mixed step is not padded."""
+    qkv = {"qkv": COMPOSED.counted["qkv"]}
+    model = OperatorsCostModel(
+        OperatorGrids(qkv, COMPOSED.attention), layers=1, decode_batch_sizes=[1, 8]
+    )
+    assert model.step_ns(StepShape((), 2, 200)) == 1000 * (17 + 20)
+    assert model.step_ns(StepShape(((16, 0),), 2, 200)) == 1000 * (27 + 45)
+
+
+@pytest.mark.parametrize(
+    ("host_us", "combine", "price_us"), [(5, "max", 20), (50, "max", 50), (5, "sum", 25)]
+)
+def test_host_time_overlaps_or_adds(host_us, combine, price_us):
+    grids = OperatorGrids(attention=COMPOSED.attention)
+    model = OperatorsCostModel(grids, layers=1, host_us=host_us, host_combine=combine)
+    shape = StepShape((), 2, 200)
+    assert model.step_ns(shape) == 1000 * price_us
+    assert sum(ms for _, ms in model.explain(shape)) == pytest.approx(price_us / 1000)
+    assert model.leap_ns(shape, 1).tolist() == [1000 * price_us]
+
+
+def test_a_table_without_attention_of_a_kind_refuses_that_step():
+    model = OperatorsCostModel(OperatorGrids(COMPOSED.counted), layers=1)
+    with pytest.raises(OutsideTableError, match="no decode attention"):
+        model.step_ns(StepShape((), 2, 200))
+    with pytest.raises(OutsideTableError, match="no prefill attention"):
+        model.step_ns(prefill(16))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "problem"),
+    [
+        ({"layers": 0}, "layers is 0"),
+        ({"layers": 1, "host_us": -1.0}, "host_us is -1"),
+        ({"layers": 1, "host_combine": "mean"}, "host_combine is 'mean'"),
+        ({"layers": 1, "extrapolation": "linaer"}, "did you mean linear"),
+    ],
+)
+def test_bad_parameters_are_refused(parameters, problem):
+    with pytest.raises(ConfigError, match=problem):
+        OperatorsCostModel(U20, **parameters)
+
+
+TIME = st.floats(0, 1e5)
+COUNTS = st.lists(st.integers(1, 3000), min_size=1, max_size=6, unique=True).map(sorted)
+
+
+@st.composite
+def models(draw):
+    """Random ragged grids with noise, any mode, padded or not, host time or not."""
+
+    def rows(first):
+        return [(*first(n), context, draw(TIME)) for n in draw(COUNTS) for context in draw(COUNTS)]
+
+    decodes = rows(lambda n: (0, 0, n))
+    chunks = [(n, past, 0, 0, time) for n, past, time in rows(lambda n: (n,))]
+    anchor = draw(st.integers(1, 64))
+    mixed = []
+    if draw(st.booleans()):
+        mixed = [(anchor, 0, *point[2:]) for point in decodes[: draw(st.integers(0, 9))]]
+        chunks += [(anchor, 0, 0, 0, draw(TIME))] if mixed else []
+    unique = {point[:-1]: point for point in [*decodes, *chunks, *mixed]}
+    counted = {
+        axis: Operator(
+            axis=axis,
+            per=draw(st.sampled_from(["layer", "step"])),
+            calls=draw(st.integers(1, 3)),
+            points=tuple((count, draw(TIME)) for count in draw(COUNTS)),
+        )
+        for axis in ("tokens", "sequences")
+    }
+    return OperatorsCostModel(
+        OperatorGrids(counted, tuple(unique[key] for key in sorted(unique))),
+        layers=draw(st.integers(1, 80)),
+        decode_batch_sizes=draw(st.one_of(st.just([]), COUNTS)),
+        host_us=draw(st.one_of(st.just(0.0), TIME)),
+        host_combine=draw(st.sampled_from(["max", "sum"])),
+        extrapolation=draw(st.sampled_from(["linear", "clamp"])),
+    )  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::costmodels.ExtrapolationWarning")
+@settings(max_examples=150, deadline=None)
+@given(models(), st.integers(0, 4000), st.integers(0, 4_000_000), st.integers(0, 400))
+def test_leap_equals_steps(model, seqs, context, steps):
+    shape = StepShape((), seqs, context)
+    prices = model.leap_ns(shape, steps)
+    assert prices.dtype == np.int64
+    assert prices.tolist() == [model.step_ns(shape.after(k)) for k in range(steps)]
+    assert (prices >= 1).all()
+
+
+CHUNKS = st.lists(st.tuples(st.integers(1, 5000), st.integers(0, 9000)), max_size=4).map(tuple)
+
+
+@pytest.mark.filterwarnings("ignore::costmodels.ExtrapolationWarning")
+@settings(max_examples=150, deadline=None)
+@given(models(), CHUNKS, st.integers(0, 4000), st.integers(0, 4_000_000))
+def test_the_explained_terms_add_up_to_the_price(model, chunks, seqs, context):
+    shape = StepShape(chunks, seqs, context)
+    price = model.step_ns(shape)
+    assert price >= 1
+    assert sum(ms for _, ms in model.explain(shape)) * 1e6 == pytest.approx(price, abs=1.5)
+
+
+def test_prices_within_the_grid_say_nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        OperatorsCostModel(U20, layers=1).step_ns(decode(8))
