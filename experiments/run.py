@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from costmodels import LoadedCostModel
+from costmodels import DEFAULT_COST_MODEL, LoadedCostModel
 from simulator import simulate
 from simulator.errors import ConfigError, RunwayError
 from simulator.metrics import summarize
@@ -62,6 +62,7 @@ def prepare(config: RunConfig, *, trace: Trace | None = None) -> Parts:
     """
     policy = build_policy(config)
     filled: dict[str, object] = {
+        "cost_model": config.cost_model or DEFAULT_COST_MODEL,
         "async_scheduling": policy.async_scheduling,
         "enable_prefix_caching": policy.prefix_caching,
     }

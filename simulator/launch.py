@@ -198,22 +198,33 @@ class Launcher:
             total_ns = last_ns = first >> BITS
         growth = pool.growth_blocks
         used_blocks = kv.blocks - kv.free_blocks + growth
-        running, idle = len(self._view.running), priced_seqs - seqs
         kv.grow(growth if steps == 1 else pool.growth_of(steps))
-        end_ns = start_ns + total_ns
-        rows = steps
-        if leaving and steps > 1:  # their seats and blocks are free from the second step on
-            loads = (0, 0, seqs, idle, context, used_blocks, running, self._evicted, 0)
-            self._entries.add((start_ns, 1, *loads, first, slope))
-            start_ns, rows, self._evicted = start_ns + (first >> BITS), steps - 1, 0
-            context, running, first = context + priced_seqs, running - len(leaving), first + slope
-            freed = kv.freed_by(leaving, [sequence._blocks for sequence in leaving])
-            used_blocks += pool.growth_of(2) - growth - freed
+        row = (seqs, priced_seqs - seqs, context, used_blocks, len(self._view.running))
+        if leaving and steps > 1:
+            self._log_leaving(leaving, (start_ns, steps), row, (first, slope))
+        else:
+            self._entries.add((start_ns, steps, 0, 0, *row, self._evicted, 0, first, slope))
         finishing = pool.advance(steps)
-        loads = (0, 0, seqs, idle, context, used_blocks, running, self._evicted, 0)
-        self._entries.add((start_ns, rows, *loads, first, slope))
+        end_ns = start_ns + total_ns
         self._started(plan, end_ns)
         return Flight(end_ns - last_ns, end_ns, [], finishing)
+
+    def _log_leaving(
+        self,
+        leaving: list[Sequence],
+        when: tuple[int, int],
+        row: tuple[int, int, int, int, int],
+        line: tuple[int, int],
+    ) -> None:
+        """A leap beside the last step of others: their seats and blocks are free from then on."""
+        (start_ns, steps), (first, slope) = when, line
+        seqs, idle, context, used_blocks, running = row
+        self._entries.add((start_ns, 1, 0, 0, *row, self._evicted, 0, first, slope))
+        freed = self._kv.freed_by(leaving, [sequence._blocks for sequence in leaving])
+        used_blocks += self._pool.growth_of(2) - self._pool.growth_blocks - freed
+        later = (seqs, idle, context + seqs + idle, used_blocks, running - len(leaving))
+        start_ns += first >> BITS
+        self._entries.add((start_ns, steps - 1, 0, 0, *later, 0, 0, first + slope, slope))
 
     def _started(self, plan: Plan, end_ns: int) -> None:
         self._busy_until_ns = end_ns

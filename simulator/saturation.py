@@ -49,9 +49,13 @@ def saturation(result: Result, span: Span) -> dict[str, object]:
     chance = CHANCE * sqrt(arrivals)
     reason = None
     if queue_rises and queue_growth > chance:
-        reason = f"the queue keeps growing, by {queue_growth:.0f} requests of {arrivals} arrivals"
+        reason = (
+            f"the queue keeps growing, by {queue_growth:,.0f} requests of {arrivals:,} arrivals"
+        )
     elif system_rises and system_growth > chance and _lags(result, system, start_ns, end_ns):
-        reason = f"requests finish slower than they arrive: {finished} of {arrivals} in the time"
+        reason = (
+            f"requests finish slower than they arrive: {finished:,} of {arrivals:,} in the time"
+        )
     length_ns = end_ns - start_ns
     return {
         "saturated": reason is not None,

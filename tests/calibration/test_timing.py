@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calibration.timing import Effort, HostClock, Trial, measure
+from calibration.timing import Effort, HostClock, measure, measure_laps
 
 
 class Device:
@@ -73,5 +73,28 @@ def test_a_slow_call_still_gets_its_fewest_samples():
     assert len(device.measure(min_samples=3, budget_s=1.0).samples_ns) == 3
 
 
-def test_trials_of_the_same_call_add_up():
-    assert (Trial((1.0,)) + Trial((2.0, 3.0))).samples_ns == (1.0, 2.0, 3.0)
+def test_laps_are_summed_by_name_and_leave_nothing_out():
+    """Two layers of 3 + 5 ns after an embedding of 1 ns."""
+    device = Device(lambda _: 0)
+
+    def step(lap):
+        for name, lasts_ns in (("embedding", 1), ("qkv", 3), ("o", 5), ("qkv", 3), ("o", 5)):
+            device.time_ns += lasts_ns
+            lap(name)
+
+    trials = measure_laps(step, HostClock(lambda: device.time_ns), Effort(min_samples=4))
+    assert {name: trial.samples_ns for name, trial in trials.items()} == {
+        "embedding": (1.0,) * 4,
+        "qkv": (6.0,) * 4,
+        "o": (10.0,) * 4,
+    }
+
+
+def test_caches_are_flushed_before_every_sample_and_outside_it():
+    device = Device(lambda _: 100)
+
+    def flush():
+        device.time_ns += 7_000
+
+    clock = HostClock(lambda: device.time_ns, flush=flush)
+    assert measure(device.work, clock, Effort(min_samples=3)).samples_ns == (100.0,) * 3

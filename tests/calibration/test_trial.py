@@ -1,0 +1,30 @@
+"""What samples say, and which of them were disturbed."""
+
+from __future__ import annotations
+
+from calibration.trial import Trial, totals_ns, undisturbed
+
+
+def test_quartiles_spread_and_outliers_of_hand_made_samples():
+    """Quartiles 2, 3, 4; inter-quartile range 2; 11 is more than 3 x 2 beyond 4."""
+    trial = Trial((4.0, 1.0, 3.0, 2.0, 11.0))
+    assert trial.quartiles_ns == (2.0, 3.0, 4.0)
+    assert (trial.median_ns, trial.iqr_ns, trial.spread) == (3.0, 2.0, 2 / 3)
+    assert trial.outliers == 1
+
+
+def test_trials_of_the_same_call_add_up():
+    assert (Trial((1.0,)) + Trial((2.0, 3.0))).samples_ns == (1.0, 2.0, 3.0)
+
+
+def test_a_disturbed_evaluation_goes_with_all_its_parts():
+    """Totals 11, 22, 12: the second is over 1.2 x 11 and leaves both parts."""
+    trials = {"a": Trial((1.0, 11.0, 1.0)), "b": Trial((10.0, 11.0, 11.0))}
+    assert totals_ns(trials) == [11.0, 22.0, 12.0]
+    assert undisturbed(trials) == {"a": Trial((1.0, 1.0)), "b": Trial((10.0, 11.0))}
+
+
+def test_steady_samples_are_all_kept_and_nothing_stays_nothing():
+    trials = {"a": Trial((10.0, 10.5, 11.9, 12.0))}
+    assert undisturbed(trials) == trials
+    assert undisturbed({}) == {}

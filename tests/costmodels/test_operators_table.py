@@ -1,0 +1,172 @@
+"""Tables of kind `operators`: written, read, and refused for every wrong thing."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from costmodels import (
+    CostTable,
+    Operator,
+    OperatorGrids,
+    load_cost_model,
+    load_table,
+    save_table,
+)
+from simulator.errors import TableFormatError
+from simulator.plan import StepShape
+
+GRIDS = OperatorGrids(
+    {
+        "qkv": Operator(axis="tokens", points=((1, 10.0), (2, 10.5))),
+        "lm_head": Operator(axis="sequences", per="step", points=((1, 100.0),)),
+        "all_reduce": Operator(axis="bytes", bytes_per_token=8192, calls=2, points=((8192, 9.0),)),
+    },
+    ((0, 0, 1, 16, 5.0), (16, 0, 0, 0, 7.0), (16, 0, 1, 16, 11.0)),
+)
+TABLE = CostTable(
+    kind="operators",
+    name="mine",
+    description="my GPU",
+    parameters={
+        "layers": 2,
+        "decode_batch_sizes": [1, 2, 4],
+        "host_us": 3.0,
+        "host_combine": "sum",
+        "extrapolation": "clamp",
+    },
+    provenance={
+        **{"origin": "measured here", "device": "GPU", "dtype": "bfloat16", "model": "Llama"},
+        **{"engine": "torch", "software": {"torch": "2.9"}, "date": "2026-11-30"},
+        **{"command": "runway calibrate", "source": "this", "licence": "MIT", "samples": 7},
+    },
+    held_out={"split": "random 15 %", "n": 3, "median": 0.02, "p90": 0.05},
+    operators=GRIDS,
+)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "mine.json"
+
+
+def changed(path, change):
+    """The table of this page with a change made to its document, as a path."""
+    save_table(TABLE, path)
+    document = json.loads(path.read_text(encoding="utf-8"))
+    change(document)
+    path.write_text(json.dumps(document, indent=1), encoding="utf-8")
+    return path
+
+
+def test_a_table_survives_being_saved_to_the_byte(path, tmp_path):
+    save_table(TABLE, path)
+    assert load_table(path) == TABLE
+    save_table(load_table(path), tmp_path / "again.yaml")
+    assert (tmp_path / "again.yaml").read_bytes() == path.read_bytes()
+
+
+def test_every_grid_point_has_its_line(path):
+    save_table(TABLE, path)
+    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    assert "[2, 10.5]" in lines
+    assert "[16, 0, 0, 0, 7.0]," in lines
+
+
+def test_a_loaded_table_prices_a_step(path):
+    """2 layers x (qkv of 1 token 10 + 2 x all-reduce 9 + attention 5) + lm_head 100 + host 3."""
+    save_table(TABLE, path)
+    model = load_cost_model(path)
+    assert model.step_ns(StepShape((), 1, 16)) == 1000 * (2 * (10 + 18 + 5) + 100 + 3)
+    assert model.stamp is None
+
+
+def test_grids_stay_out_of_what_a_result_says_of_its_table():
+    assert "operators" not in TABLE.to_dict()
+
+
+def test_a_table_is_written_without_pyyaml(path):
+    program = (
+        "import sys; sys.modules['yaml'] = None\n"
+        "from costmodels.table import CostTable, save_table\n"
+        "from costmodels.operators_table import OperatorGrids\n"
+        "grids = OperatorGrids(attention=((0, 0, 1, 16, 5.0),))\n"
+        "save_table(CostTable(kind='operators', name='n', description='d', parameters="
+        "{'layers': 1}, provenance={'origin': 'hand-written'}, operators=grids), sys.argv[1])"
+    )
+    root = Path(__file__).resolve().parents[2]
+    subprocess.run([sys.executable, "-c", program, str(path)], check=True, cwd=root)
+    assert load_table(path).operators.attention == ((0, 0, 1, 16, 5.0),)
+
+
+def test_a_table_of_a_mebibyte_is_refused(path):
+    points = tuple((0, 0, seqs, 1_000_000, 123456.789) for seqs in range(1, 30_000))
+    table = CostTable("operators", "n", "d", {"layers": 1}, {"origin": "hand-written"})
+    with pytest.raises(TableFormatError, match=r"limit is 1,048,576: keep fewer"):
+        save_table(
+            CostTable(**{**fields(table), "operators": OperatorGrids(attention=points)}), path
+        )
+
+
+def fields(table):
+    return {name: getattr(table, name) for name in table.__dataclass_fields__}
+
+
+def at(*keys):
+    """A change: the last of `keys` becomes the value of the one before."""
+
+    def change(document):
+        *way, key, value = keys
+        for step in way:
+            document = document[step]
+        if value is None:
+            del document[key]
+        else:
+            document[key] = value
+
+    return change
+
+
+COUNTED = ("operators", "counted")
+QKV = (*COUNTED, "qkv")
+ATTENTION = ("operators", "attention")
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (at("held_out", None), "held_out missing"),
+        (at("held_out", "p90", None), "held_out.p90 missing"),
+        (at("provenance", "device", None), "provenance.device missing"),
+        (at("parameters", "layers", None), "parameters.layers missing"),
+        (at("parameters", "layers", 0), "parameters.layers must be at least 1"),
+        (at("parameters", "host_combine", "mean"), "host_combine is 'mean'"),
+        (at("parameters", "extrapolation", "no"), "extrapolation 'no' is unknown"),
+        (at("parameters", "decode_batch_sizes", [4, 2]), "ascending whole numbers"),
+        (at("operators", None), "operators is the section of measured grids"),
+        (at("kind", "constant"), "operators is the section of measured grids"),
+        (at(*QKV, "points", [[2, 1.0], [1, 1.0]]), "row 2 is .*sort them"),
+        (at(*QKV, "points", [[1, 1.0], [1, 1.0]]), "row 2 is .*sort them"),
+        (at(*QKV, "points", [[1, -1.0]]), r"row 1 takes -1\.0 us"),
+        (at(*QKV, "points", [[1, float("nan")]]), "row 1 takes 'NaN' us"),
+        (at(*QKV, "points", [[1, 1e9]]), "must be a number from 0 to 1e"),
+        (at(*QKV, "points", [[1.5, 1.0]]), "must be a whole number"),
+        (at(*QKV, "points", [[1]]), "must hold 2 numbers"),
+        (at(*QKV, "points", []), "points is empty"),
+        (at(*QKV, "axis", "token"), "axis must be tokens or sequences or bytes"),
+        (at(*QKV, "per", "model"), "per must be layer or step"),
+        (at(*QKV, "axis", "bytes"), "goes with bytes_per_token"),
+        (at(*QKV, "unit", "ms"), "unit is not a known key"),
+        (at(*ATTENTION, [[0, 0, 0, 0, 1.0]]), "a point with no work"),
+        (at(*ATTENTION, [[0, 5, 1, 16, 1.0]]), "past without a chunk"),
+        (at(*ATTENTION, [[5, 0, 0, 16, 1.0]]), "decode_context without decodes"),
+        (at(*ATTENTION, [[16, 0, 1, 16, 1.0]]), "lacks that chunk alone"),
+        (at("operators", {"counted": {}}), "counted is empty"),
+    ],
+)
+def test_a_bad_table_is_refused(path, change, problem):
+    with pytest.raises(TableFormatError, match=problem) as refused:
+        load_cost_model(changed(path, change))
+    assert str(refused.value).startswith(str(path))
