@@ -5,9 +5,11 @@ requests with the same prefix, as soon as they are planned; a block nobody holds
 until it is reused. Free blocks are taken without content first, then in LRU order; a sequence's
 blocks are freed last first, so that the tail of a prefix goes before its head.
 
-Work is done per admission, chunk and release, in whole arrays; a decoding sequence's new blocks are
-counted (`grow`), taken before anything else changes or is asked, and given their content when it
-leaves, or when a later turn asks.
+Until somebody comes back for content (a shared prefix, a later turn, a preempted request), all
+blocks are alike and are only counted (`_blank`). Then work is done per admission, chunk and
+release, in whole arrays; a decoding sequence's new blocks are counted (`grow`), taken before
+anything else changes or is asked, and given their content when it leaves, or when a later turn
+asks.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from .trace import Trace
 
 Blocks = NDArray[np.int64]
 NOBODY = -1
+NO_BLOCKS = np.zeros(0, dtype=np.int64)
 
 
 class PrefixCache(KVCache):
@@ -36,6 +39,7 @@ class PrefixCache(KVCache):
         "_aside",
         "_bare",
         "_bare_top",
+        "_blank",
         "_block_of",
         "_context_of",
         "_head",
@@ -69,6 +73,7 @@ class PrefixCache(KVCache):
     def _start(self, trace: Trace, lag: int) -> None:
         self.keys = PrefixKeys(trace, self.block_size)
         self._lag = lag
+        self._blank = self.keys.all_start_alone
         self._bare = np.arange(self.blocks)
         self._bare_top = self.blocks
         self._loose = np.empty(self.blocks, dtype=np.int64)
@@ -100,6 +105,8 @@ class PrefixCache(KVCache):
 
     def _hits(self, sequence: Sequence) -> tuple[Blocks, int]:
         """(leading blocks that are cached, how many nobody holds); remembered until a change."""
+        if self._blank:
+            return NO_BLOCKS, 0
         self._take_owed()
         self._name_parents(sequence)
         if self._memo is not None and self._memo[0] is sequence:
@@ -184,6 +191,8 @@ class PrefixCache(KVCache):
         missing = blocks - sequence._named_blocks
         if missing > 0:
             self._take_owed()
+            if not len(sequence._block_ids):
+                sequence._block_ids = self._room_for(sequence)
             self._loose_top -= missing
             taken = self._loose[self._loose_top : self._loose_top + missing]
             sequence._block_ids[blocks - missing : blocks] = taken
@@ -192,11 +201,13 @@ class PrefixCache(KVCache):
 
     def admit(self, sequence: Sequence) -> None:
         """Cached leading blocks become the sequence's own."""
+        if self._blank:
+            sequence._block_ids = NO_BLOCKS
+            return
         found, idle = self._hits(sequence)
         hits = len(found)
         self._memo = None
-        most = self.blocks_for(sequence.prompt_tokens + sequence._output_tokens)
-        sequence._block_ids = np.empty(most, dtype=np.int64)
+        sequence._block_ids = self._room_for(sequence)
         if hits:
             sequence._block_ids[:hits] = found
             if idle:
@@ -207,6 +218,10 @@ class PrefixCache(KVCache):
         sequence.computed_tokens = hits * self.block_size
         if sequence.row in self.keys.has_children:
             self._live[sequence.row] = sequence
+
+    def _room_for(self, sequence: Sequence) -> Blocks:
+        most = self.blocks_for(sequence.prompt_tokens + sequence._output_tokens)
+        return np.empty(most, dtype=np.int64)
 
     def extend(self, sequence: Sequence, tokens: int) -> None:
         """Blocks for the first `tokens` tokens; the full ones can be hit from now on."""
@@ -229,7 +244,8 @@ class PrefixCache(KVCache):
     def grow(self, blocks: int) -> None:
         """Blocks for the pool's next tokens: counted now, taken when it matters which."""
         self._take(blocks)
-        self._owed += blocks
+        if not self._blank:
+            self._owed += blocks
 
     def _take_owed(self) -> None:
         """Take the blocks that grew: before anything else is taken, freed or looked up."""
@@ -240,6 +256,8 @@ class PrefixCache(KVCache):
 
     def set_aside(self, blocks: int) -> None:
         """Choose the next so many blocks to be taken now, before others are freed."""
+        if self._blank:
+            return
         self._take_owed()
         more = blocks - len(self._aside)
         if more > 0:
@@ -247,8 +265,8 @@ class PrefixCache(KVCache):
 
     def freed_by(self, sequences: list[Sequence], blocks: list[int]) -> int:
         """Blocks that become free if these are evicted: shared ones only with their last holder."""
-        if not sequences:
-            return 0
+        if self._blank or not sequences:
+            return sum(blocks)
         named = [s._block_ids[: s._named_blocks] for s in sequences]
         unnamed = sum(blocks) - sum(len(ids) for ids in named)
         held, holders = np.unique(np.concatenate(named), return_counts=True)
@@ -259,6 +277,12 @@ class PrefixCache(KVCache):
 
         What nobody can ask for once it ended is content all the same: it is not taken first.
         """
+        if self._blank:
+            if ended:
+                self.free_blocks += sequence._blocks
+                sequence._blocks = 0
+                return
+            self._tell_apart()
         self._take_owed()
         if not ended:
             self.keys.complete(sequence.row)
@@ -282,6 +306,14 @@ class PrefixCache(KVCache):
         if ended:
             for keys in self.keys.forget(sequence.row):
                 self._empty(keys)
+
+    def _tell_apart(self) -> None:
+        """From now on it matters which block is which; nobody wants what is in the free ones."""
+        free = self.free_blocks
+        self._blank = False
+        self._bare_top = free
+        self._loose[: self.blocks - free] = self._bare[free:]
+        self._loose_top = self.blocks - free
 
     def _empty(self, keys: range) -> None:
         """Nobody can ask for these contents again; their blocks keep their place in the queue."""

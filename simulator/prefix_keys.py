@@ -61,6 +61,13 @@ class PrefixKeys:
         """The row whose prompt and output this row's prompt starts with."""
         return self._parent.get(row)
 
+    @property
+    def all_start_alone(self) -> bool:
+        """Whether no two requests of the trace begin alike, as far as it says."""
+        hashes = self._hashes is not None and any(self._hashes)
+        groups = self._group is not None and any(name is not None for name in self._group)
+        return not (self._parent or hashes or groups)
+
     def starts_alone(self, row: int) -> bool:
         """Whether no other request of the trace begins as this one does."""
         return not (
