@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,8 +22,8 @@ from .kernels import Decoder
 from .measuring import Progress, StepTimer, measure_all
 from .provenance import provenance_of
 from .sizes import DecoderSizes, find_sizes
-from .timing import Trial
-from .trials import WHOLE, TrialLog
+from .trial import Trial, totals_ns
+from .trials import TrialLog
 
 BLOCK_SIZE = 16
 HOST_EVERY = 4
@@ -99,6 +98,8 @@ def calibrate(
     """
     sizes = find_sizes(settings.model)
     check_device(settings.device, settings.dtype)
+    if settings.device.startswith("cuda"):
+        torch.cuda.set_device(settings.device)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     limits = limits_of(settings, sizes)
@@ -188,12 +189,4 @@ def _engine(settings: Settings, sizes: DecoderSizes) -> dict[str, object]:
 
 
 def _noisy(log: TrialLog) -> int:
-    def spread(trials: dict[str, Trial]) -> float:
-        if WHOLE in trials:
-            return trials[WHOLE].spread
-        samples = zip(*(trial.samples_ns for trial in trials.values()), strict=True)
-        return Trial(tuple(map(sum, samples))).spread
-
-    return sum(spread(trials) > NOISY for _, trials in log)
-
-
+    return sum(Trial(tuple(totals_ns(trials))).spread > NOISY for _, trials in log)

@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -44,11 +45,11 @@ class CudaClock:
 
     def _events_ns(self, work: LappedWork) -> dict[str, float]:
         torch.cuda.synchronize()
-        torch.cuda._sleep(SLEEP_CYCLES)
+        torch.cuda._sleep(SLEEP_CYCLES)  # type: ignore[no-untyped-call]  # torch's own
         marks: list[tuple[str, torch.cuda.Event]] = []
 
         def lap(name: str) -> None:
-            event = torch.cuda.Event(enable_timing=True)
+            event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
             event.record()
             marks.append((name, event))
 
@@ -57,7 +58,7 @@ class CudaClock:
         lap("")
         torch.cuda.synchronize()
         spent: dict[str, float] = {}
-        for (_, start), (name, end) in zip(marks, marks[1:], strict=False):
+        for (_, start), (name, end) in pairwise(marks):
             spent[name] = spent.get(name, 0.0) + start.elapsed_time(end) * 1e6
         return spent
 
@@ -86,7 +87,9 @@ def memory_bytes(device: str) -> int:
     """Free memory, bytes."""
     if device.startswith("cuda"):
         return int(torch.cuda.mem_get_info(device)[0])
-    return int(os.sysconf("SC_AVPHYS_PAGES")) * int(os.sysconf("SC_PAGE_SIZE"))
+    available = "SC_AVPHYS_PAGES"  # not told on macOS, which tells only how much there is
+    pages = available if available in os.sysconf_names else "SC_PHYS_PAGES"
+    return os.sysconf(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def kv_bytes(device: str, weight_bytes: int) -> tuple[int, str]:

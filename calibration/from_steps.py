@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from costmodels.table import KVCapacity, save_table
 from simulator.errors import ConfigError, RunwayError
@@ -30,8 +31,8 @@ NEEDED = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status: 0, or 2 with one message for bad input."""
-    given = _parser().parse_args(arguments)
     try:
+        given = _parser().parse_args(arguments)
         options = FitOptions(
             segment=given.segment,
             test_segment=given.test_segment,
@@ -51,8 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(message)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m calibration.from_steps",
         description="Fit the linear step model to a log of real engine steps.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,

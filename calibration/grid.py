@@ -64,16 +64,17 @@ def grid_of(limits: Limits) -> list[Shape]:
     """The steps that a table is built from, ascending.
 
     >>> len(grid_of(Limits(512, 8, 1024, 8192)))
-    36
+    58
     """
     longest = limits.max_context - 1
     tokens = token_counts(limits)
-    # Rows of few chunk sizes are enough for the past: attention over it is smooth in both.
-    few = [n for n in tokens if n & (n - 1) == 0 and n >= MIXED_CHUNK][::2]
+    # A row of the attention table has a past, or none of its points says what a past costs.
+    rows = [n for n in tokens if n in (1, tokens[-1]) or (n >= MIXED_CHUNK and n & (n - 1) == 0)]
     contexts = [c for c in (16, 256, 1024, 4096, 16384, 65536) if c < longest] + [longest]
-    seqs = [n for n in _doubling(limits.max_seqs) if n <= limits.max_seqs]
+    pasts = [c for c in contexts if c >= 256 or c == longest]
+    seqs = _ladder(limits.max_seqs)
     shapes = {Shape(n, 0, 0, 0) for n in tokens}
-    shapes |= {Shape(n, min(c, longest + 1 - n), 0, 0) for n in few for c in contexts if c >= 256}
+    shapes |= {Shape(n, min(c, longest + 1 - n), 0, 0) for n in rows for c in pasts}
     shapes |= {Shape(0, 0, n, c) for n in seqs for c in contexts}
     beside = (seqs[0], seqs[len(seqs) // 2], seqs[-1])
     ends = (contexts[0], contexts[len(contexts) // 2], contexts[-1])
@@ -82,13 +83,13 @@ def grid_of(limits: Limits) -> list[Shape]:
 
 
 def token_counts(limits: Limits) -> list[int]:
-    """Token counts of prompt chunks: doubling; if fine, every one that may begin a tile.
+    """Token counts of prompt chunks: twice per doubling; if fine, where a tile may begin too.
 
     >>> token_counts(Limits(100, 8, 1024, 8192))
-    [1, 2, 4, 8, 16, 32, 64, 100]
+    [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 100]
     """
     top = min(limits.max_tokens, limits.max_context)
-    counts = {*_doubling(top)}
+    counts = {*_ladder(top)}
     if limits.fine:
         counts |= {*range(1, 17), *range(24, 129, 8), *range(144, FINE_TOKENS + 1, 16)}
         counts |= {edge + 1 for edge in range(TILE, FINE_TOKENS + 1, TILE)}
@@ -123,8 +124,8 @@ def _between(rng: np.random.Generator, low: int, high: int) -> int:
     return round(math.exp(rng.uniform(math.log(low), math.log(high))))
 
 
-def _doubling(top: int) -> list[int]:
-    counts = [1]
-    while counts[-1] * 2 < top:
-        counts.append(counts[-1] * 2)
-    return counts if counts[-1] == top else [*counts, top]
+def _ladder(top: int) -> list[int]:
+    """1, 2, 3, 4, 6, 8, 12 … top: every power of two and its half more."""
+    powers = (1 << i for i in range(top.bit_length()))
+    steps = {count for power in powers for count in (power, power * 3 // 2)}
+    return sorted({count for count in steps if count < top} | {top})

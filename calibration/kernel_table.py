@@ -16,14 +16,18 @@ from .errors import CalibrationError
 from .grid import Shape
 from .kernels import ATTENTION, BY_SEQUENCES_ONCE, BY_TOKENS_ONCE, PER_LAYER
 from .predict import Grids
-from .timing import Trial
-from .trials import WHOLE, TrialLog
+from .trial import Trial
+from .trials import TrialLog
 
 DIGITS = 5
 
 
 def grids_of(log: TrialLog, grid: Sequence[Shape], layers: int, lapped_layers: int) -> Grids:
     """Medians of the grid's trials as a table's grids; shapes that were skipped are left out.
+
+    Chunks that were timed without a past only serve the operators by tokens: a row of attention
+    with one point would price any past alike. The longest chunk is kept: where no past fits beside
+    it, none is priced.
 
     lapped_layers: how many of the `layers` each lap sums over. CalibrationError if nothing of a
     kind was timed.
@@ -32,15 +36,17 @@ def grids_of(log: TrialLog, grid: Sequence[Shape], layers: int, lapped_layers: i
     by_sequences: dict[str, dict[int, Trial]] = {}
     attention = []
     for shape in grid:
-        for name, trial in log.of(shape).items():
+        for name, trial in log.kernels(shape).items():
             if name == ATTENTION:
                 attention.append((*shape, _us(trial, lapped_layers)))
             elif name in BY_SEQUENCES_ONCE:
                 _pool(by_sequences.setdefault(name, {}), shape.sequences, trial)
-            elif name != WHOLE:
+            else:
                 _pool(by_tokens.setdefault(name, {}), shape.tokens, trial)
-    alone = {point[:2] for point in attention if point[0] and not point[2]}
-    attention = [p for p in attention if not (p[0] and p[2]) or (p[0], 0) in alone]
+    with_past = {chunk for chunk, past, *_ in attention if past}
+    with_past |= {max((p[0] for p in attention), default=0)}
+    alone = {p[:2] for p in attention if p[0] in with_past and not p[2]} - {(0, 0)}
+    attention = [p for p in attention if not p[0] or p[:2] in alone]
     if not any(not p[0] for p in attention) or not alone:
         raise CalibrationError("no prompt chunk or no decode batch could be timed: see the log")
     grids = Grids(
@@ -58,9 +64,9 @@ def grids_of(log: TrialLog, grid: Sequence[Shape], layers: int, lapped_layers: i
 def _with_host_time(grids: Grids, log: TrialLog, grid: Sequence[Shape]) -> Grids:
     """The same with `host_us`: what whole steps take beyond their kernels, never below 0."""
     beyond = [
-        log.of(shape)[WHOLE].median_ns / 1e3 - grids.step_us(shape)
+        trial.median_ns / 1e3 - grids.step_us(shape)
         for shape in grid
-        if WHOLE in log.of(shape)
+        if (trial := log.whole(shape)) is not None
     ]
     host_us = max(0.0, float(np.median(beyond))) if beyond else 0.0
     return Grids(
@@ -71,9 +77,9 @@ def _with_host_time(grids: Grids, log: TrialLog, grid: Sequence[Shape]) -> Grids
 def held_out_errors(grids: Grids, log: TrialLog, held_out: Sequence[Shape]) -> list[float]:
     """Signed relative errors of the table's price of whole steps that it was not built from."""
     return [
-        1e3 * grids.step_us(shape) / log.of(shape)[WHOLE].median_ns - 1
+        1e3 * grids.step_us(shape) / trial.median_ns - 1
         for shape in held_out
-        if WHOLE in log.of(shape)
+        if (trial := log.whole(shape)) is not None
     ]
 
 

@@ -12,7 +12,6 @@ Source: Touvron et al., "LLaMA" (2023), section 2.2; Ainslie et al., "GQA" (2023
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -20,6 +19,7 @@ import torch.nn.functional as F  # noqa: N812  # the name all torch code gives i
 from torch import Tensor
 
 from .attention import attention_of_chunk, attention_of_decodes
+from .batch import Batch, Cache, Chunk
 from .sizes import DecoderSizes
 from .timing import Lap
 
@@ -37,15 +37,6 @@ def _no_lap(name: str) -> None:
     """Nobody measures."""
 
 
-
-class Chunk(NamedTuple):
-    """Some tokens of a prompt. slot: of the cache; past: tokens it holds already."""
-
-    slot: int
-    past: int
-    new: int
-
-
 class Layer(NamedTuple):
     """Weights of one layer; (out, in) each, so that a GEMM is `F.linear`."""
 
@@ -55,37 +46,6 @@ class Layer(NamedTuple):
     gate_up: Tensor
     down: Tensor
     norm: Tensor
-
-
-class Cache(NamedTuple):
-    """KV cache of one layer: keys and values, shape (slots, KV heads, width, head size)."""
-
-    keys: Tensor
-    values: Tensor
-
-
-@dataclass(frozen=True)
-class Batch:
-    """A step's rows, on the device: `Decoder.batch` makes it.
-
-    contexts: tokens in the cache of each decode, which has the slot of its number.
-    rotation: cosines and sines, shape (tokens, 1, head size / 2) each. mask: what each decode may
-    attend to, additive, shape (decodes, 1, 1, longest context + 1). logit_rows: rows that get
-    logits.
-    """
-
-    chunks: tuple[Chunk, ...]
-    contexts: Tensor
-    slots: Tensor
-    tokens: Tensor
-    rotation: tuple[Tensor, Tensor]
-    mask: Tensor
-    logit_rows: Tensor
-
-    @property
-    def decodes(self) -> int:
-        """Rows that decode."""
-        return len(self.contexts)
 
 
 class Decoder:
@@ -179,11 +139,11 @@ class Decoder:
 
     def project(self, layer: Layer, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The fused QKV GEMM; (tokens, heads, head size) each."""
-        sizes = self.sizes
+        keys = self.sizes.heads
+        values = keys + self.sizes.kv_heads
         fused = F.linear(rows, layer.qkv, layer.qkv_bias)
-        split = fused.view(len(rows), -1, sizes.head_dim)
-        q, k, v = split.split((sizes.heads, sizes.kv_heads, sizes.kv_heads), dim=1)
-        return q, k, v
+        heads = fused.view(len(rows), -1, self.sizes.head_dim)
+        return heads[:, :keys], heads[:, keys:values], heads[:, values:]
 
     def rotate(self, q: Tensor, k: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Rotary embedding of queries and keys; before it, in Qwen3, their norm."""

@@ -12,16 +12,20 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
+from .batch import Batch, Cache, Chunk
 from .device import clock_of
 from .grid import Shape
-from .kernels import Batch, Cache, Chunk, Decoder
-from .timing import Effort, HostClock, Trial, Work, measure, measure_laps
+from .kernels import Decoder
+from .timing import Effort, HostClock, Work, measure, measure_laps
+from .trial import Trial, totals_ns
 from .trials import WHOLE, TrialLog
 
 Progress = Callable[[float, int, int], None]
 """Called with (share done, trials done, shapes)."""
 
 MIN_ROUNDS = 3
+NOISY = 0.05
+"""A shape whose samples spread more than this is timed again while there is time."""
 MAX_ROUNDS = 20
 LAPPED_LAYERS = 8
 """Layers whose kernels are timed one by one on a GPU: all are alike, and its queue is finite."""
@@ -42,9 +46,7 @@ class StepTimer:
         """Every kernel of a step: samples summed over the layers that ran (`lapped_layers`)."""
         batch, caches = self._prepared(shape)
         caches = caches[: self.lapped_layers]
-        return measure_laps(
-            lambda lap: self._decoder.step(batch, caches, lap), self._clock, effort
-        )
+        return measure_laps(lambda lap: self._decoder.step(batch, caches, lap), self._clock, effort)
 
     def whole(self, shape: Shape, effort: Effort) -> Trial:
         """A step end to end on the host's clock, until its tokens are in the host's memory."""
@@ -65,7 +67,7 @@ class StepTimer:
 
 def _captured(run: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
     """The same work as a CUDA graph, as engines run decode steps."""
-    stream = torch.cuda.Stream()
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch's own
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         run()
@@ -99,14 +101,14 @@ def measure_all(
     rng = np.random.default_rng(seed)
     for round_number in range(MAX_ROUNDS):
         left = [job for job in jobs if _needs_more(log, job, round_number)]
-        for i in rng.permutation(len(left)).tolist():
+        for done, i in enumerate(rng.permutation(len(left)).tolist(), 1):
             spent = time.monotonic() - start
             if spent >= budget_s and round_number:
                 return
             shape, is_whole = left[i]
             _measure_one(timer, log, shape, is_whole, _effort(budget_s, spent, len(jobs)))
-            done = (round_number + 1) * len(jobs) - len(left) + 1
-            progress(min(1.0, (time.monotonic() - start) / budget_s), done, len(jobs))
+            share = min(1.0, (time.monotonic() - start) / budget_s)
+            progress(share, round_number * len(jobs) + done, len(jobs))
         if not left and round_number >= MIN_ROUNDS:
             return
 
@@ -128,12 +130,10 @@ def _needs_more(log: TrialLog, job: tuple[Shape, bool], round_number: int) -> bo
     shape, is_whole = job
     if shape in log.skipped:
         return False
-    trials = log.of(shape)
-    mine = [trial for name, trial in trials.items() if (name == WHOLE) == is_whole]
+    trials = log.raw(shape, is_whole=is_whole)
     if round_number == 0:  # a resumed run has these already
-        return not mine
-    total = np.sum([trial.samples_ns for trial in mine], axis=0)
-    return round_number < MIN_ROUNDS or Trial(tuple(total.tolist())).spread > 0.05
+        return not trials
+    return round_number < MIN_ROUNDS or Trial(tuple(totals_ns(trials))).spread > NOISY
 
 
 def _measure_one(

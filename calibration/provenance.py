@@ -11,6 +11,7 @@ import torch
 from .attention import attention_library
 from .device import DTYPES, clocks_of, device_title
 from .sizes import DecoderSizes
+from .trial import DISTURBED, Trial, totals_ns, undisturbed
 from .trials import TrialLog
 
 
@@ -27,13 +28,16 @@ def provenance_of(
         from importlib.metadata import version
 
         software[library] = version(library)
-    samples = [trial for _, trials in log for trial in trials.values()]
+    samples = sum(len(totals_ns(trials)) for _, trials in log)
+    kept = sum(len(totals_ns(undisturbed(trials))) for _, trials in log)
+    totals = [Trial(tuple(totals_ns(undisturbed(trials)))) for _, trials in log]
     notes = [
         f"attention by {library if library != 'torch' else 'torch scaled_dot_product_attention'} "
         "over a padded KV cache",
         "random weights, every kernel timed where it stands in the step",
-        f"{sum(t.outliers for t in samples)} outliers among the samples, kept",
-        f"relative inter-quartile range: median {np.median([t.spread for t in samples]):.1%}",
+        "inter-quartile range of a shape's kept samples: median "
+        f"{np.median([trial.spread for trial in totals]):.1%}, "
+        f"{sum(trial.outliers for trial in totals)} outliers among them",
     ]
     if clocks := clocks_of(device):
         notes.append(clocks)
@@ -50,6 +54,8 @@ def provenance_of(
         "command": command or "calibration.calibrate",
         "source": "timed on the device named here",
         "licence": "none: your own measurement",
-        "samples": sum(len(trial.samples_ns) for trial in samples),
+        "samples": samples,
+        "dropped": f"{samples - kept} samples over {DISTURBED:g} times the fastest tenth of their "
+        "shape: something else held the machine; from held-out steps too",
         "note": "; ".join(notes),
     }

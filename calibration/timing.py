@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple, Protocol, TypeVar
 
-import numpy as np
+from .trial import Trial
 
 Work = Callable[[int], object]
 """What is timed; it is given the number of the evaluation, to take another buffer every time."""
@@ -25,8 +23,6 @@ Lap = Callable[[str], None]
 """Ends a lap: what was done since the last call of it has this name."""
 LappedWork = Callable[[Lap], object]
 
-OUTLIER_IQRS = 3.0
-"""A sample further than this many inter-quartile ranges beyond a quartile is an outlier (Tukey)."""
 MAX_EVALUATIONS = 1024
 
 Sample = TypeVar("Sample")
@@ -43,7 +39,6 @@ class Clock(Protocol):
 
         first: the number of the first evaluation.
         """
-
 
     def laps_ns(self, work: LappedWork) -> dict[str, float]:
         """Run work once; nanoseconds by name of lap, summed where a name comes again."""
@@ -107,52 +102,6 @@ class Effort(NamedTuple):
 
 
 CAREFUL = Effort()
-
-
-@dataclass(frozen=True)
-class Trial:
-    """The samples of one call, nanoseconds per evaluation, in the order they were taken."""
-
-    samples_ns: tuple[float, ...]
-
-    @cached_property
-    def quartiles_ns(self) -> tuple[float, float, float]:
-        """First quartile, median, third quartile.
-
-        >>> Trial((4.0, 1.0, 3.0, 2.0, 5.0)).quartiles_ns
-        (2.0, 3.0, 4.0)
-        """
-        first, median, third = np.percentile(self.samples_ns, (25, 50, 75)).tolist()
-        return first, median, third
-
-    @property
-    def median_ns(self) -> float:
-        """What the call is said to take."""
-        return self.quartiles_ns[1]
-
-    @property
-    def iqr_ns(self) -> float:
-        """Inter-quartile range."""
-        return self.quartiles_ns[2] - self.quartiles_ns[0]
-
-    @property
-    def spread(self) -> float:
-        """Inter-quartile range / median."""
-        return self.iqr_ns / self.median_ns if self.median_ns else 0.0
-
-    @property
-    def outliers(self) -> int:
-        """Samples more than `OUTLIER_IQRS` inter-quartile ranges beyond a quartile.
-
-        >>> Trial((10.0, 11.0, 12.0, 13.0, 90.0)).outliers
-        1
-        """
-        first, _, third = self.quartiles_ns
-        reach = OUTLIER_IQRS * self.iqr_ns
-        return sum(not first - reach <= sample <= third + reach for sample in self.samples_ns)
-
-    def __add__(self, other: Trial) -> Trial:
-        return Trial(self.samples_ns + other.samples_ns)
 
 
 def measure(work: Work, clock: Clock, effort: Effort = CAREFUL) -> Trial:

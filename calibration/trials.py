@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .errors import CalibrationError
 from .grid import Shape
-from .timing import Trial
+from .trial import Trial, undisturbed
 
 WHOLE = "whole step"
 """The name under which a step's time end to end is kept, beside its laps."""
@@ -27,7 +27,8 @@ class TrialLog:
     def __init__(self, path: Path, identity: Mapping[str, object], *, resume: bool) -> None:
         self.path = path
         self.skipped: dict[Shape, str] = {}
-        self._trials: dict[Shape, dict[str, Trial]] = {}
+        self._whole: dict[Shape, dict[str, Trial]] = {}
+        self._kernels: dict[Shape, dict[str, Trial]] = {}
         self.resumed = 0
         if resume and path.exists():
             self._read(identity)
@@ -35,11 +36,21 @@ class TrialLog:
             path.write_text(json.dumps(identity, sort_keys=True) + "\n", encoding="utf-8")
 
     def __iter__(self) -> Iterator[tuple[Shape, dict[str, Trial]]]:
-        return iter(sorted(self._trials.items()))
+        """Every (shape, raw trials by lap), kernels first, then whole steps."""
+        for trials in (self._kernels, self._whole):
+            yield from sorted(trials.items())
 
-    def of(self, shape: Shape) -> dict[str, Trial]:
-        """Trials of a shape so far, by lap."""
-        return self._trials.get(shape, {})
+    def raw(self, shape: Shape, *, is_whole: bool) -> dict[str, Trial]:
+        """All samples of a shape so far, by lap; of whole steps, under `WHOLE`."""
+        return (self._whole if is_whole else self._kernels).get(shape, {})
+
+    def kernels(self, shape: Shape) -> dict[str, Trial]:
+        """Undisturbed samples of a shape's kernels, by lap."""
+        return undisturbed(self.raw(shape, is_whole=False))
+
+    def whole(self, shape: Shape) -> Trial | None:
+        """Undisturbed samples of a whole step, None if there are none."""
+        return undisturbed(self.raw(shape, is_whole=True)).get(WHOLE)
 
     def add(self, shape: Shape, trials: Mapping[str, Trial]) -> None:
         """Keep more samples of a shape."""
@@ -53,7 +64,7 @@ class TrialLog:
         self.skipped[shape] = reason
 
     def _keep(self, shape: Shape, samples: Mapping[str, list[int]]) -> None:
-        held = self._trials.setdefault(shape, {})
+        held = (self._whole if WHOLE in samples else self._kernels).setdefault(shape, {})
         for name, values in samples.items():
             held[name] = held.get(name, Trial(())) + Trial(tuple(map(float, values)))
 

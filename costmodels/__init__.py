@@ -16,6 +16,7 @@ from .model_memory import DEFAULT_ACTIVATION_RESERVE_BYTES, kv_blocks_from_memor
 from .operators import OperatorsCostModel
 from .operators_table import Operator, OperatorGrids
 from .roofline import RooflineCostModel
+from .steps import StepsCostModel
 from .table import CostTable, KVCapacity, load_table, save_table
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "OperatorGrids",
     "OperatorsCostModel",
     "RooflineCostModel",
+    "StepsCostModel",
     "find_gpu",
     "find_model",
     "kv_blocks_from_memory",

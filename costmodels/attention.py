@@ -17,7 +17,7 @@ Rows = dict[int, list[tuple[int, float]]]
 
 
 class AttentionTimes:
-    """Curves in 2**-16 ns over all layers, made from a table's attention points.
+    """Curves in 2**-24 ns over all layers, made from a table's attention points.
 
     once: what several chunks of one step share, the smallest chunk that was measured beside
     decodes, alone; 0 if no mixed step was measured.
@@ -66,15 +66,16 @@ class AttentionTimes:
         return curve
 
     def terms(self, shape: StepShape) -> list[tuple[str, int]]:
-        """(what, price in 2**-16 ns) of the chunks, and of the decodes with what mixing adds."""
+        """(what, price in 2**-24 ns) of the chunks, and of the decodes with what mixing adds."""
         chunks, seqs, context, _ = shape
         if not chunks:
             return [("attention of decodes", self.decode(seqs, 0).at(context))] if seqs else []
-        alone = self.once + sum(self.chunk(new).at(past) - self.once for new, past in chunks)
-        total = max(alone - self.once + self.beside(seqs).at(context), 0)
+        added = sum(self.chunk(new).at(past) - self.once for new, past in chunks)
+        alone = max(added + self.once, 0)
         terms = [("attention of chunks", alone)]
         if seqs:
-            terms.append(("attention of decodes beside chunks", total - alone))
+            both = max(added + self.beside(seqs).at(context), 0)
+            terms.append(("attention of decodes beside chunks", both - alone))
         return terms
 
     def beyond(self, shape: StepShape) -> list[Beyond]:

@@ -36,6 +36,12 @@ class ConstantCostModel:
         """Price one step, nanoseconds, at least 1."""
         return self._price_ns[2 * bool(shape[0]) + bool(shape[1])]
 
+    def explain(self, shape: StepShape) -> list[tuple[str, float]]:
+        """(term, milliseconds) of a step; their sum is its price, to the nanosecond."""
+        _, decode_ns, prefill_ns, _ = self._price_ns
+        prefill_ms = prefill_ns / 1e6 if shape.chunks else 0.0
+        return [("prefill", prefill_ms), ("decode", decode_ns / 1e6 if shape.decode_seqs else 0.0)]
+
     def leap_ns(self, shape: StepShape, steps: int) -> NDArray[np.int64]:
         """Price `steps` consecutive decode-only steps: all the same."""
         return np.full(steps, self.step_ns(shape), dtype=np.int64)

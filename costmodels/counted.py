@@ -7,16 +7,19 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from simulator.errors import ConfigError
+
 from .curves import Curve, curve_through
 from .extrapolation import Beyond
 from .operators_table import Operator
 
 MAX_LIST = 1 << 16
+MAX_US = 1e7
 UNLIMITED = 1 << 62
 
 
 class CountedTimes:
-    """Operators summed over layers and calls; prices in 2**-16 ns by count, looked up in a list.
+    """Operators summed over layers and calls; prices in 2**-24 ns by count, looked up in a list.
 
     operators: by name, all against one count, or against the bytes of that many tokens; limit: the
     largest count that all of them measured.
@@ -30,6 +33,7 @@ class CountedTimes:
         for name, operator in operators.items():
             times = operator.calls * (layers if operator.per == "layer" else 1)
             points = [(count, time_us * times) for count, time_us in operator.points]
+            _check(name, max(time_us for _, time_us in points))
             scale = operator.bytes_per_token or 1
             self._curves.append((name, curve_through(points, grows=grows), scale))
             limits.append(points[-1][0] // scale)
@@ -55,16 +59,24 @@ class CountedTimes:
     def _listed(self, counts: int) -> list[int]:
         total = np.zeros(counts, np.int64)
         for _, curve, scale in self._curves:
-            total += np.maximum(curve.at_each(np.arange(counts, dtype=np.int64) * scale), 0)
+            total += np.maximum(curve.along(0, scale, counts), 0)
         prices: list[int] = total.tolist()
         return prices
 
 
+def _check(name: str, time_us: float) -> None:
+    if time_us > MAX_US:
+        raise ConfigError(
+            f"operator {name!r} takes {time_us / 1e6:g} s a step: must be at most "
+            f"{MAX_US / 1e6:g} s; times are microseconds of one call"
+        )
+
+
 def padded_size(sizes: Sequence[int], count: int) -> int:
-    """The smallest of the ascending sizes that holds `count`; `count` itself if none does.
+    """The smallest of the ascending sizes that holds `count`; 0 for 0, `count` if none does.
 
     >>> padded_size([1, 2, 4, 8], 5), padded_size([1, 2, 4, 8], 9)
     (8, 9)
     """
     i = bisect_left(sizes, count)
-    return sizes[i] if i < len(sizes) else count
+    return sizes[i] if count and i < len(sizes) else count

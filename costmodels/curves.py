@@ -1,6 +1,6 @@
-"""Measured points as piecewise linear curves in whole numbers of 2**-16 ns.
+"""Measured points as piecewise linear curves in whole numbers of 2**-24 ns.
 
-Whole numbers make both forms of a price the same bits: sums are exact in any order, and `>> 16`
+Whole numbers make both forms of a price the same bits: sums are exact in any order, and `>> 24`
 rounds a Python int and an int64 alike. A curve passes through its points exactly; between them it
 is linear in the count, whatever the spacing of the grid (U20 of the use cases: 2,048 tokens between
 1,024 -> 2.0 and 4,096 -> 5.0 cost 3.0).
@@ -10,25 +10,27 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple  # Any: the element of an array of two kinds
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .extrapolation import Beyond
 
-BITS = 16
+BITS = 24
 ONE_NS = 1 << BITS
 HALF = ONE_NS >> 1
+FITS = 1 << 62
+"""Prices below it fit an int64; a step of 275 s does not."""
 UNMEASURED = -1
 """The limit of a curve that lies outside the measured range everywhere."""
 
 
 def fixed(time_us: float) -> int:
-    """Microseconds as a whole number of 2**-16 ns.
+    """Microseconds as a whole number of 2**-24 ns.
 
-    >>> fixed(0.001)
-    65536
+    >>> fixed(0.001) == ONE_NS
+    True
     """
     return round(time_us * 1000 * ONE_NS)
 
@@ -37,7 +39,7 @@ class Curve(NamedTuple):
     """A price over one count. Segment i starts at knots[i]; before the first, prices are flat.
 
     knots: ascending counts; values: prices there; slopes: per count, after each knot, the last one
-    beyond the measured range; limit: the last measured count; all prices in 2**-16 ns.
+    beyond the measured range; limit: the last measured count; all prices in 2**-24 ns.
     """
 
     knots: list[int]
@@ -56,24 +58,30 @@ class Curve(NamedTuple):
             return self.values[0]
         return self.values[i] + self.slopes[i] * (count - self.knots[i])
 
-    def at_each(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """`at`, for an array; the same bits."""
-        knots, values, slopes = (
-            np.array(part, np.int64) for part in (self.knots, self.values, self.slopes)
-        )
-        i = np.maximum(np.searchsorted(knots, counts, side="right") - 1, 0)
-        prices: NDArray[np.int64] = values[i] + slopes[i] * np.maximum(counts - knots[i], 0)
-        return prices
+    def along(self, first: int, stride: int, steps: int) -> NDArray[Any]:
+        """`at` of first, first + stride, … ; shape (steps,), the same bits.
 
-    def along(self, first: int, stride: int, steps: int) -> NDArray[np.int64]:
-        """`at` of first, first + stride, … ; shape (steps,), the same bits."""
-        ahead = np.arange(steps, dtype=np.int64)
-        i = bisect_right(self.knots, first) - 1
-        if i < 0 or (i + 1 < len(self.knots) and first + steps * stride > self.knots[i + 1]):
-            return self.at_each(first + stride * ahead)
-        ahead *= self.slopes[i] * stride
-        ahead += self.values[i] + self.slopes[i] * (first - self.knots[i])
-        return ahead
+        An int64 array that is the caller's, or one of Python ints if int64 is too narrow.
+        """
+        last = first + stride * (steps - 1)
+        i = max(bisect_right(self.knots, first) - 1, 0)
+        end = max(bisect_right(self.knots, last), i + 1)
+        values = self.values[i:end]
+        if max(self.at(last), *values, 0) >= FITS:
+            return np.array([self.at(first + stride * k) for k in range(steps)], dtype=object)
+        ahead = np.arange(first, last + 1, stride) if stride else np.full(steps, first)
+        if len(values) == 1:
+            ahead -= self.knots[i]
+            if first < self.knots[i]:
+                np.maximum(ahead, 0, out=ahead)
+            ahead *= self.slopes[i]
+            ahead += values[0]
+            return ahead
+        knots, slopes = np.array(self.knots[i:end]), np.array(self.slopes[i:end])
+        segment = np.maximum(np.searchsorted(knots, ahead, side="right") - 1, 0)
+        past = np.maximum(ahead - knots[segment], 0)
+        prices: NDArray[np.int64] = np.array(values)[segment] + slopes[segment] * past
+        return prices
 
     def stretched(self, times: int, plus: int = 0) -> Curve:
         """The same prices and `plus`, over a count that runs `times` as fast."""
@@ -97,7 +105,7 @@ def curve_through(points: Iterable[tuple[int, float]], *, grows: bool) -> Curve:
 
 
 def _curve(knots: list[int], values: list[int], last: int, limit: int) -> Curve:
-    """Slopes are rounded to 2**-16 ns per count: a point is exact, what lies between nearly so."""
+    """Slopes are rounded to 2**-24 ns per count: a point is exact, what lies between nearly so."""
     slopes = [
         (values[i + 1] - values[i]) // (knots[i + 1] - knots[i]) for i in range(len(knots) - 1)
     ]

@@ -40,6 +40,14 @@ class LessonCostModel:
             price += PREFILL_NS_PER_TOKEN * shape.prefill_tokens
         return whole_ns(price)
 
+    def explain(self, shape: StepShape) -> list[tuple[str, float]]:
+        """(term, milliseconds) of a step; their sum is its price, to the nanosecond."""
+        tokens = shape.prefill_tokens
+        return [
+            (f"prefill of {tokens} tokens", tokens * CHUNK_MS / CHUNK_TOKENS),
+            ("decode", DECODE_MS if shape.decode_seqs else 0.0),
+        ]
+
     def leap_ns(self, shape: StepShape, steps: int) -> NDArray[np.int64]:
         """Price `steps` consecutive decode-only steps: all the same."""
         return np.full(steps, self.step_ns(shape), dtype=np.int64)

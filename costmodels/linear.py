@@ -109,6 +109,24 @@ class LinearCostModel:
                 price += new * (self._token + self._half_pair * (2 * past + new))
         return price >> BITS or 1
 
+    def explain(self, shape: StepShape) -> list[tuple[str, float]]:
+        """(term, milliseconds) of a step; their sum is its price, to the nanosecond."""
+        chunks, seqs, context, longest = shape
+        prompt = shape.prefill_tokens
+        pairs = sum(new * (2 * past + new) for new, past in chunks)
+        terms = [
+            ("step", self._step - HALF),
+            ("prefill step", self._prefill_step if chunks else 0),
+            (f"prefill of {prompt} tokens", prompt * self._token),
+            (f"attention of {pairs / 2:g} token pairs", pairs * self._half_pair),
+            (f"decode of {seqs} sequences", seqs * self._sequence),
+            (f"decode context of {context} tokens", context * self._context),
+        ]
+        if self.needs_longest_context:
+            each = self._longest_of(seqs)
+            terms.append((f"longest context of {longest} tokens", longest * each))
+        return [(term, price / (1 << BITS) / 1e6) for term, price in terms]
+
     def line(self, shape: StepShape) -> tuple[int, int] | None:
         """(first, slope): k steps later, a decode-only step costs (first + k x slope) >> 16 ns.
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from simulator.cost_model import CostModel
 from simulator.errors import ConfigError, TableFormatError, nearest
+from simulator.plan import StepShape
 
 from .constant import ConstantCostModel
 from .hardware import GPUS, find_gpu
@@ -16,6 +17,7 @@ from .linear import LinearCostModel
 from .model_config import bundled_models, find_model
 from .operators import OperatorsCostModel
 from .roofline import RooflineCostModel
+from .steps import StepsCostModel
 from .table import CostTable, load_table
 
 BUNDLED_TABLES = Path(__file__).parent / "tables"
@@ -32,6 +34,9 @@ class LoadedCostModel(CostModel, Protocol):
 
     table: CostTable
     stamp: str | None
+
+    def explain(self, shape: StepShape) -> list[tuple[str, float]]:
+        """(term, milliseconds) of a step; their sum is its price, to the nanosecond."""
 
 
 def load_cost_model(
@@ -62,12 +67,7 @@ def load_cost_model(
     is_published = bool(folder) and source in PUBLISHED
     if is_published:
         given["model"] = given["tp"] = None
-    for option, value in given.items():
-        if value is not None:
-            raise ConfigError(
-                f"{option} {str(value)!r} has no effect on cost model {name!r}, whose table fixes "
-                "it: leave it out, or use cost model 'roofline'"
-            )
+    _refuse(given, name)
     if is_published:
         return _published(source, folder, model, 1 if tp is None else tp)
     if name == "lesson":
@@ -88,6 +88,15 @@ def list_cost_models() -> list[tuple[str, str]]:
         f"(or {', '.join(bundled_models())}); uncalibrated"
     )
     return [*tables, ("lesson", LessonCostModel().table.description), ("roofline", roofline)]
+
+
+def _refuse(given: Mapping[str, object], name: str) -> None:
+    for option, value in given.items():
+        if value is not None:
+            raise ConfigError(
+                f"{option} {str(value)!r} has no effect on cost model {name!r}, whose table fixes "
+                "it: leave it out, or use cost model 'roofline'"
+            )
 
 
 def _bundled() -> dict[str, Path]:
@@ -164,4 +173,5 @@ _BUILDERS: Mapping[str, Callable[[CostTable], LoadedCostModel]] = {
     "linear": lambda table: LinearCostModel(**_arguments(table.parameters), table=table),
     "operators": _operators_from_table,
     "roofline": _roofline_from_table,
+    "steps": lambda table: StepsCostModel(**_arguments(table.parameters), table=table),
 }

@@ -3,6 +3,7 @@
     layers x (operators by tokens + attention)        decode-only steps: tokens padded to the next
     + operators by tokens, per step                   captured batch size
     + operators by sequences, per step                logits of decodes + chunks
+    x prefill_step_factor                             if the step computes any prompt
     max or + host time                                async or sync scheduling
 
 Attention of a step with prompt chunks (n, past) and nd decodes at mean context kd is one kernel,
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any  # Any: parameters that the constructor checks
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,10 +33,11 @@ from .curves import BITS, HALF, ONE_NS, UNMEASURED, Curve, fixed
 from .extrapolation import Beyond, Extrapolation
 from .operators_table import Operator, OperatorGrids
 from .pricing import checked
-from .table import CostTable, hand_written
+from .table import CostTable, Value, hand_written
 
 COMBINE = ("max", "sum")
 MAX_LAYERS = 1000
+MAX_FACTOR = 10
 
 
 class OperatorsCostModel:
@@ -52,7 +55,15 @@ class OperatorsCostModel:
 
     __slots__ = (
         *("_attention", "_by_sequences", "_by_tokens", "_decodes", "_host", "_host_floor"),
-        *("_host_plus", "_outside", "_sizes", "needs_longest_context", "stamp", "table"),
+        *(
+            "_host_plus",
+            "_outside",
+            "_prefill_factor",
+            "_sizes",
+            "needs_longest_context",
+            "stamp",
+            "table",
+        ),
     )
 
     def __init__(
@@ -63,20 +74,24 @@ class OperatorsCostModel:
         decode_batch_sizes: Sequence[int] = (),
         host_us: float = 0.0,
         host_combine: str = "max",
+        prefill_step_factor: float = 1.0,
         extrapolation: str = "linear",
         table: CostTable | None = None,
     ) -> None:
-        if host_combine not in COMBINE:
-            raise ConfigError(f"host_combine is {host_combine!r}: must be {' or '.join(COMBINE)}")
-        if not 1 <= layers <= MAX_LAYERS:
-            raise ConfigError(f"layers is {layers}: must be 1 to {MAX_LAYERS}")
-        self.table = table or _table(grids, layers)
+        parameters: dict[str, Value] = {
+            **{"layers": layers, "decode_batch_sizes": list(decode_batch_sizes)},
+            **{"host_us": float(host_us), "host_combine": host_combine},
+            **{"prefill_step_factor": prefill_step_factor, "extrapolation": extrapolation},
+        }
+        _check(layers, host_combine, prefill_step_factor)
+        self.table = table or _table(grids, parameters)
         self.stamp = self.table.stamp
         self.needs_longest_context = False
         self._outside = Extrapolation(extrapolation, self.table.name)
         self._host = fixed(checked({"host_us": host_us})["host_us"])
         self._host_plus = HALF + (self._host if host_combine == "sum" else 0)
         self._host_floor = max(ONE_NS, self._host + HALF if host_combine == "max" else 0)
+        self._prefill_factor = round(prefill_step_factor * ONE_NS)
         self._sizes = sorted(decode_batch_sizes)
         grows = extrapolation != "clamp"
         by_tokens: dict[str, Operator] = {}
@@ -108,10 +123,9 @@ class OperatorsCostModel:
         """
         _, seqs, context, _ = shape
         curve = self._decodes.get(seqs) or self._decode_curve(seqs)
-        prices = curve.along(context, seqs, steps)
-        np.maximum(prices, self._host_floor, out=prices)
-        prices >>= BITS
-        if context + (steps - 1) * seqs > curve.limit and steps > 1:
+        wide = np.maximum(curve.along(context, seqs, steps), self._host_floor) >> BITS
+        prices: NDArray[np.int64] = wide.astype(np.int64, copy=False)
+        if seqs and steps > 1 and context + (steps - 1) * seqs > curve.limit:
             inside = max((curve.limit - context) // seqs + 1, 1)
             outside = prices[inside:]
             last = self.beyond(shape.after(steps - 1))
@@ -127,12 +141,24 @@ class OperatorsCostModel:
             *self._attention.terms(shape),
             *self._by_sequences.terms(seqs + len(chunks)),
         ]
+        if chunks and self._prefill_factor != ONE_NS:
+            alone = sum(price for _, price in terms)
+            slower = (alone * self._prefill_factor >> BITS) - alone
+            terms.append(("steps with prompts run slower", slower))
         host = self._host
         if host and self._host_plus == HALF:
             host = max(host - sum(price for _, price in terms), 0)
         if host:
             terms.append(("host", host))
         return [(term, price / ONE_NS / 1e6) for term, price in terms]
+
+    def with_extrapolation(self, mode: str) -> OperatorsCostModel:
+        """The same prices with another mode beyond the grid, and nothing counted yet."""
+        parameters: dict[str, Any] = {**self.table.parameters, "extrapolation": mode}
+        assert self.table.operators is not None, self.table.name  # made with grids
+        return OperatorsCostModel(
+            self.table.operators, **parameters, table=replace(self.table, parameters=parameters)
+        )
 
     def extrapolation_report(
         self, steps: int | None = None, time_ms: float | None = None
@@ -174,7 +200,8 @@ class OperatorsCostModel:
             price = 0
         sequences = seqs + len(chunks)
         outside |= tokens > by_tokens.limit or sequences > by_sequences.limit
-        price += by_tokens.at(tokens) + by_sequences.at(sequences) + self._host_plus
+        price += by_tokens.at(tokens) + by_sequences.at(sequences)
+        price = (price * self._prefill_factor >> BITS) + self._host_plus
         if price < self._host_floor:
             price = self._host_floor
         if outside:
@@ -192,6 +219,18 @@ class OperatorsCostModel:
         return curve
 
 
-def _table(grids: OperatorGrids, layers: int) -> CostTable:
-    table = hand_written("operators", "step prices from operators", {"layers": layers})
+def _check(layers: int, host_combine: str, prefill_step_factor: float) -> None:
+    if host_combine not in COMBINE:
+        raise ConfigError(f"host_combine is {host_combine!r}: must be {' or '.join(COMBINE)}")
+    if not 1 <= layers <= MAX_LAYERS:
+        raise ConfigError(f"layers is {layers}: must be 1 to {MAX_LAYERS}")
+    if not 0 < prefill_step_factor <= MAX_FACTOR:
+        raise ConfigError(
+            f"prefill_step_factor is {prefill_step_factor}: must be above 0, at most {MAX_FACTOR}"
+        )
+
+
+def _table(grids: OperatorGrids, parameters: dict[str, Value]) -> CostTable:
+    given = {key: value for key, value in parameters.items() if value != []}
+    table = hand_written("operators", "step prices from operators", given)
     return replace(table, operators=grids)

@@ -105,19 +105,46 @@ class RooflineCostModel:
             return np.array([self.step_ns(shape.after(k)) for k in range(steps)], dtype=np.int64)
         return leap_prices_ns(first, slope, steps)
 
+    def explain(self, shape: StepShape) -> list[tuple[str, float]]:
+        """(term, milliseconds) of a step; their sum is its price, to the nanosecond."""
+        chunks, seqs, context, _ = shape
+        matrices_ns, bound = self._matrices_ns(chunks, seqs)
+        terms = [
+            ("step overhead", self._step_ns),
+            (f"matrices, bound by {bound}", matrices_ns),
+            ("all-reduce", self._sync_ns * (seqs + shape.prefill_tokens)),
+            ("attention of chunks", self._prefill_attention_ns(chunks)),
+            ("attention of decodes", (context + seqs) * self._context_ns),
+        ]
+        return [(term, price_ns / 1e6) for term, price_ns in terms]
+
     def _fixed_ns(self, chunks: tuple[tuple[int, int], ...], seqs: int) -> float:
         """All but the KV cache that decodes read from earlier steps."""
         tokens = seqs
-        attention = 0.0
-        for new, past in chunks:
+        for new, _ in chunks:
             tokens += new
-            flops_ns = self._pair_ns * (new * (past + 0.5 * new))
-            attention += max(flops_ns, self._kv_ns * (past + new))
-        arithmetic = self._token_ns * tokens + self._head_ns * (seqs + len(chunks))
-        matrices = max(arithmetic, self._weights_ns)
+        attention = self._prefill_attention_ns(chunks)
+        matrices, _ = self._matrices_ns(chunks, seqs)
         # Each decoding sequence also reads the token it has just written.
         own = seqs * self._context_ns
         return on_grid(self._step_ns + matrices + self._sync_ns * tokens + attention + own)
+
+    def _matrices_ns(self, chunks: tuple[tuple[int, int], ...], seqs: int) -> tuple[float, str]:
+        """Price of the matrices, and what bounds it."""
+        tokens = seqs
+        for new, _ in chunks:
+            tokens += new
+        arithmetic = self._token_ns * tokens + self._head_ns * (seqs + len(chunks))
+        if arithmetic > self._weights_ns:
+            return arithmetic, "FLOP/s"
+        return self._weights_ns, "bandwidth"
+
+    def _prefill_attention_ns(self, chunks: tuple[tuple[int, int], ...]) -> float:
+        attention = 0.0
+        for new, past in chunks:
+            flops_ns = self._pair_ns * (new * (past + 0.5 * new))
+            attention += max(flops_ns, self._kv_ns * (past + new))
+        return attention
 
 
 def _table(

@@ -35,11 +35,23 @@ PARAMETERS: Mapping[str, Mapping[str, type]] = {
         "bandwidth_efficiency": float,
         "step_overhead_ms": float,
     },
+    "steps": {
+        "step_ms": float,
+        "compute_ms_per_token": float,
+        "knee_tokens": float,
+        "attention_tokens_per_pair": float,
+        "prefill_step_ms": float,
+        "decode_ms_per_sequence": float,
+        "decode_ms_per_context_token": float,
+        "longest_context_ms_per_token": float,
+        "longest_context_full_at_sequences": int,
+    },
     "operators": {
         "layers": int,
         "decode_batch_sizes": list,
         "host_us": float,
         "host_combine": str,
+        "prefill_step_factor": float,
         "extrapolation": str,
     },
 }
@@ -49,6 +61,7 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
     "constant": ("prefill_ms", "decode_ms"),
     "roofline": ("gpu", "model"),
     "operators": ("layers",),
+    "steps": ("step_ms",),
 }
 
 MEASURED_KEYS = (

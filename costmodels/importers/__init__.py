@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from simulator.errors import ConfigError, nearest
-
 from costmodels.model_config import ModelConfig
 from costmodels.table import CostTable
+from simulator.errors import ConfigError, nearest
+
 from .aiconfigurator import import_aiconfigurator
 from .llmservingsim import import_llmservingsim
 from .vidur import import_vidur

@@ -6,10 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from simulator.errors import RunwayError
-
 from costmodels.model_config import bundled_models, find_model
 from costmodels.table import save_table
+from simulator.errors import RunwayError
+
 from . import IMPORTERS, import_table
 
 BAD_INPUT = 2

@@ -15,14 +15,14 @@ from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
-from simulator.errors import ConfigError
-
 from costmodels.curves import ONE_NS, curve_through
 from costmodels.model_config import ModelConfig
 from costmodels.operators_table import AttentionPoint, Operator
 from costmodels.section import Section
 from costmodels.table import CostTable
 from costmodels.yaml_text import read_yaml
+from simulator.errors import ConfigError
+
 from .csv_rows import Row, find_file, read_rows
 from .imported import Source, attention_of, heads_of, imported_table, points_of
 

@@ -6,11 +6,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from simulator.errors import ConfigError
-
 from costmodels.curves import ONE_NS, Surface, curve_through
 from costmodels.operators_table import OperatorGrids
 from costmodels.yaml_text import Value
+from simulator.errors import ConfigError
 
 SHARE = 0.15
 SEED = 0

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
 
-from simulator.errors import ConfigError
-
 from costmodels.model_config import ModelConfig
 from costmodels.operators_table import AttentionPoint, Operator, OperatorGrids
 from costmodels.table import CostTable
 from costmodels.yaml_text import Value
+from simulator.errors import ConfigError
+
 from .held_out import held_out_errors
 
 NOT_RECORDED = "not recorded by the source"

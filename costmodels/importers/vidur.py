@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from simulator.errors import ConfigError
-
 from costmodels.model_config import ModelConfig
 from costmodels.operators_table import AttentionPoint, Operator
 from costmodels.table import CostTable
+from simulator.errors import ConfigError
+
 from .csv_rows import Row, find_file, read_rows
 from .imported import Source, attention_of, imported_table, points_of
 

@@ -14,6 +14,8 @@ COMMANDS = {
     "simulate": "Replay a workload through a scheduler; TTFT, TPOT, throughput, goodput.",
     "sweep": "Simulate a grid of settings: chunk size, token budget, rate, scheduler ...",
     "plot": "Draw the figures of saved results again.",
+    "cost": "Price one step, term by term.",
+    "calibrate": "Measure a model's kernels on this machine; write the cost table.",
     "lesson": "One long prompt among four streams: what chunked prefill does, step by step.",
     "list": "List schedulers, cost models, trace formats or presets.",
 }

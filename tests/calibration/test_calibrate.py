@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -98,9 +101,9 @@ def test_the_error_is_that_of_the_cost_model_that_reads_the_table(model, tmp_pat
     path = calibrate(settings(model, tmp_path)).output
     cost_model, grids = load_cost_model(path), grids_in(path)
     for chunk, past, seqs, context in (
-        *((1, 0, 0, 0), (16, 0, 0, 0), (23, 17, 0, 0), (64, 0, 0, 0), (7, 50, 0, 0)),
+        *((1, 0, 0, 0), (16, 0, 0, 0), (23, 17, 0, 0), (64, 0, 0, 0), (5, 0, 0, 0)),
         *((0, 0, 1, 16), (0, 0, 3, 29), (0, 0, 4, 63), (16, 0, 4, 63), (16, 0, 2, 20)),
-        *((33, 5, 3, 40), (2, 60, 1, 3)),
+        *((33, 0, 3, 40), (20, 8, 1, 20)),
     ):
         shape = StepShape(((chunk, past),) if chunk else (), seqs, seqs * context)
         price_us = grids.step_us(Shape(chunk, past, seqs, context))
@@ -150,7 +153,7 @@ def test_runway_calibrate_and_then_simulate(model, tmp_path):
     )
     assert done.exit_code == 0, done.output
     assert "held-out error median" in done.stdout
-    words = ["--requests", "3", "--rate", "5", "--prompt-tokens", "20", "--output-tokens", "5"]
+    words = ["--requests", "3", "--rate", "5", "--input-tokens", "20", "--output-tokens", "5"]
     done = CliRunner().invoke(runway, ["simulate", *words, "--cost-model", str(table), "--quiet"])
     assert done.exit_code == 0, done.output
 
@@ -162,6 +165,27 @@ def test_python_m_calibration_takes_the_same_flags(model, tmp_path, capsys):
     command = load_cost_model(table).table.provenance["command"]
     assert command.startswith("python -m calibration --model ")
     assert command.endswith("--threads 1 -o table.json")
+
+
+def test_torch_and_numpy_are_enough(model, tmp_path):
+    """In a process where nothing else of Runway's libraries can be imported."""
+    table = tmp_path / "table.json"
+    absent = "yaml simpy pandas scipy matplotlib rich click pydantic pyarrow costmodels simulator"
+    program = (
+        "import runpy, sys; sys.modules.update(dict.fromkeys(sys.argv[1].split()))\n"
+        "sys.argv = ['calibration', *sys.argv[2:]]\n"
+        "runpy.run_module('calibration', run_name='__main__')"
+    )
+    words = [absent, "--model", str(model), *FLAGS, "-o", str(table)]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert load_cost_model(table).table.is_measured
 
 
 @pytest.mark.parametrize(

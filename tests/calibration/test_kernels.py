@@ -1,4 +1,4 @@
-"""The timed work is a decoder's: chunks, cache, groups and masks give what plain attention gives."""
+"""The timed work is a decoder: chunks, cache, groups and masks give what plain attention gives."""
 
 from __future__ import annotations
 

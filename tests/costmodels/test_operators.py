@@ -85,6 +85,15 @@ def test_a_leap_counts_only_its_steps_beyond_the_table():
     assert report["farthest"] == {"decode_context": {"asked": 1027, "measured": [1024, 1024]}}
 
 
+def test_the_mode_of_a_model_can_be_changed():
+    model = OperatorsCostModel(U20, layers=1, host_us=9_500, host_combine="max")
+    strict = model.with_extrapolation("error")
+    assert ms(strict, decode(8)) == 9.5
+    assert strict.table.parameters == {**model.table.parameters, "extrapolation": "error"}
+    with pytest.raises(OutsideTableError):
+        strict.step_ns(decode(16))
+
+
 def test_a_falling_end_of_a_grid_does_not_fall_further():
     grids = OperatorGrids(attention=((0, 0, 1, 10, 50.0), (0, 0, 1, 20, 40.0)))
     model = OperatorsCostModel(grids, layers=1)
@@ -175,6 +184,38 @@ def test_host_time_overlaps_or_adds(host_us, combine, price_us):
     assert model.leap_ns(shape, 1).tolist() == [1000 * price_us]
 
 
+def test_steps_with_prompts_may_run_slower_than_their_kernels():
+    """Attention alone: 5 us of a chunk x 1.5 + host 5; decodes keep their 20 + 5."""
+    grids = OperatorGrids(attention=COMPOSED.attention)
+    model = OperatorsCostModel(
+        grids, layers=1, host_us=5, host_combine="sum", prefill_step_factor=1.5
+    )
+    assert model.step_ns(prefill(16)) == 12_500
+    assert model.step_ns(StepShape((), 2, 200)) == 25_000
+    assert model.explain(prefill(16))[1:] == [
+        ("steps with prompts run slower", 0.0025),
+        ("host", 0.005),
+    ]
+
+
+def test_a_time_of_more_than_ten_seconds_cannot_be_microseconds():
+    gemm = Operator(axis="tokens", points=((1, 1e6),))
+    with pytest.raises(ConfigError, match=r"'gemm' takes 80 s a step: .* microseconds"):
+        OperatorsCostModel(OperatorGrids({"gemm": gemm}), layers=80)
+
+
+@pytest.mark.filterwarnings("ignore::costmodels.ExtrapolationWarning")
+def test_prices_too_large_for_the_arithmetic_of_arrays_are_still_the_same():
+    """1 s a context token: after 1,000 tokens a step takes 1,000 s."""
+    grids = OperatorGrids(attention=((0, 0, 1, 1, 1e6), (0, 0, 1, 2, 2e6)))
+    model = OperatorsCostModel(grids, layers=1)
+    shape = StepShape((), 1, 1000)
+    prices = model.leap_ns(shape, 3)
+    assert prices.dtype == np.int64
+    assert prices.tolist() == [1_000 * 10**9, 1_001 * 10**9, 1_002 * 10**9]
+    assert model.step_ns(shape) == prices[0]
+
+
 def test_a_table_without_attention_of_a_kind_refuses_that_step():
     model = OperatorsCostModel(OperatorGrids(COMPOSED.counted), layers=1)
     with pytest.raises(OutsideTableError, match="no decode attention"):
@@ -188,6 +229,7 @@ def test_a_table_without_attention_of_a_kind_refuses_that_step():
     [
         ({"layers": 0}, "layers is 0"),
         ({"layers": 1, "host_us": -1.0}, "host_us is -1"),
+        ({"layers": 1, "prefill_step_factor": 0}, "prefill_step_factor is 0"),
         ({"layers": 1, "host_combine": "mean"}, "host_combine is 'mean'"),
         ({"layers": 1, "extrapolation": "linaer"}, "did you mean linear"),
     ],
@@ -221,7 +263,7 @@ def models(draw):
             axis=axis,
             per=draw(st.sampled_from(["layer", "step"])),
             calls=draw(st.integers(1, 3)),
-            points=tuple((count, draw(TIME)) for count in draw(COUNTS)),
+            points=tuple((count, draw(TIME) / 10) for count in draw(COUNTS)),
         )
         for axis in ("tokens", "sequences")
     }
@@ -231,6 +273,7 @@ def models(draw):
         decode_batch_sizes=draw(st.one_of(st.just([]), COUNTS)),
         host_us=draw(st.one_of(st.just(0.0), TIME)),
         host_combine=draw(st.sampled_from(["max", "sum"])),
+        prefill_step_factor=draw(st.sampled_from([1.0, 1.1])),
         extrapolation=draw(st.sampled_from(["linear", "clamp"])),
     )  # fmt: skip
 
@@ -263,3 +306,37 @@ def test_prices_within_the_grid_say_nothing():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         OperatorsCostModel(U20, layers=1).step_ns(decode(8))
+
+
+@st.composite
+def rising_models(draw):
+    """Grids whose times rise along every count."""
+    seqs, contexts, tokens = draw(COUNTS), draw(COUNTS), draw(COUNTS)
+    per_seq, per_token = draw(st.floats(0, 50)), draw(st.floats(0, 0.1))
+    attention = [
+        (0, 0, n, context, 5.0 + per_seq * n + per_token * n * context)
+        for n in seqs
+        for context in contexts
+    ]
+    chunks = [(n, past, 0, 0, 5.0 + per_token * n * (past + n)) for n in tokens for past in (0, 99)]
+    gemm = Operator(axis="tokens", points=tuple((n, max(80.0, 0.2 * n)) for n in tokens))
+    return OperatorsCostModel(
+        OperatorGrids({"gemm": gemm}, tuple(sorted([*attention, *chunks]))),
+        layers=4,
+        extrapolation=draw(st.sampled_from(["linear", "clamp"])),
+    )
+
+
+@pytest.mark.filterwarnings("ignore::costmodels.ExtrapolationWarning")
+@settings(max_examples=150, deadline=None)
+@given(rising_models(), st.integers(1, 4000), st.integers(0, 9000), st.integers(1, 5000))
+def test_on_rising_grids_more_work_never_costs_less(model, seqs, context, new):
+    """To the nanosecond: between grid points a price is rounded."""
+    price = model.step_ns(decode(seqs, context))
+    assert model.step_ns(decode(seqs, context + 1)) >= price - 1
+    assert model.step_ns(decode(seqs + 1, context)) >= price - 1
+    price = model.step_ns(prefill(new, context))
+    assert model.step_ns(prefill(new + 1, context)) >= price - 1
+    assert model.step_ns(prefill(new, context + 1)) >= price - 1
+    both = StepShape(((new, context),), seqs, seqs * context)
+    assert model.step_ns(both) >= price - 1

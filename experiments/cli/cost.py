@@ -1,0 +1,91 @@
+"""`runway cost`: what one step costs, and why."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import Any
+
+import click
+
+from .terminal import number, print_table, say
+
+COUNT = click.IntRange(min=0)
+
+
+@click.command("cost")
+@click.argument("cost_model", metavar="COST_MODEL")
+@click.option("--prefill", type=COUNT, default=0, help="New tokens of a prompt chunk.")
+@click.option("--past", type=COUNT, default=0, help="Its tokens already in the KV cache.")
+@click.option("--decode", type=COUNT, default=0, help="Decoding sequences.")
+@click.option("--context", type=COUNT, default=0, help="Tokens in the KV cache of each of them.")
+@click.option("--model", metavar="NAME|CONFIG.JSON", help="For roofline and published tables.")
+@click.option("--device", metavar="NAME", help="For roofline.")
+@click.option("--tensor-parallel-size", type=click.IntRange(min=1), help="For --model.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(
+    cost_model: str,
+    *,
+    model: str | None,
+    device: str | None,
+    tensor_parallel_size: int | None,
+    as_json: bool,
+    **step: int,
+) -> None:
+    """Price one step, term by term.
+
+    COST_MODEL is a name of `runway list cost-models`, the path of a table, or published tables, as
+    in llmservingsim:FOLDER. The step computes one prompt chunk of --prefill tokens after --past
+    others, beside --decode sequences of --context tokens each.
+    """
+    from costmodels import load_cost_model
+
+    prices = load_cost_model(cost_model, model=model, device=device, tp=tensor_parallel_size)
+    held = explained(prices, **step)
+    if as_json:
+        say(json.dumps({"cost_model": prices.table.name, **held}, indent=2, allow_nan=False))
+        return
+    total = held["price_ms"]
+    rows = [(row["term"], row["ms"]) for row in held["terms"] if row["ms"]]
+    rows.append(("price", total))
+    cells = [[term, number(ms, 4), number(100 * ms / total, 1)] for term, ms in rows]
+    print_table("", ["term", "ms", "%"], cells)
+    say(f"\n{prices.table.summary}")
+    for axis in held["beyond"]:
+        say(f"! beyond what was measured: {axis}")
+    if prices.stamp:
+        say(f"! {prices.stamp}")
+
+
+def explained(
+    prices: Any,  # Any: a LoadedCostModel, whose import costs what this module puts off
+    *,
+    prefill: int,
+    past: int,
+    decode: int,
+    context: int,
+) -> dict[str, Any]:  # Any: JSON values
+    """Price and terms in milliseconds, and which axes lie beyond the table.
+
+    Raises ConfigError for a step without work, or for --past or --context without it.
+    """
+    from costmodels import ExtrapolationWarning
+    from simulator.errors import ConfigError
+    from simulator.plan import StepShape
+
+    if not prefill and not decode:
+        raise ConfigError("a step without work has no price: give --prefill or --decode")
+    for option, value, needs, work in (
+        ("--past", past, "--prefill", prefill),
+        ("--context", context, "--decode", decode),
+    ):
+        if value and not work:
+            raise ConfigError(f"{option} {value} has no effect without {needs}: give both")
+    chunks = ((prefill, past),) if prefill else ()
+    shape = StepShape(chunks, decode, decode * context, context)
+    beyond = [str(axis) for axis in prices.beyond(shape)] if hasattr(prices, "beyond") else []
+    terms = [{"term": term, "ms": ms} for term, ms in prices.explain(shape)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExtrapolationWarning)  # `beyond` says it
+        price_ms = prices.step_ns(shape) / 1e6
+    return {"price_ms": price_ms, "terms": terms, "beyond": beyond}
