@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from costmodels import DEFAULT_COST_MODEL, LoadedCostModel
+from costmodels import DEFAULT_COST_MODEL, ExtrapolationWarning, LoadedCostModel
 from simulator import simulate
 from simulator.errors import ConfigError, RunwayError
 from simulator.metrics import summarize
@@ -15,7 +16,7 @@ from simulator.result import Result
 from simulator.tables import request_table, step_table
 from simulator.timings import Slo
 from simulator.trace import Trace
-from simulator.units import seconds_to_ns
+from simulator.units import ns_to_ms, seconds_to_ns
 from simulator.window import Trim
 
 from .config import RunConfig
@@ -91,7 +92,10 @@ def run_config(
         RunwayError: the config cannot be run, or the run went wrong.
     """
     parts = prepare(config, trace=trace)
-    result = _simulate(parts, progress)
+    with warnings.catch_warnings():
+        # What lies beyond the table is said once, in the summary, with its share.
+        warnings.simplefilter("ignore", ExtrapolationWarning)
+        result = _simulate(parts, progress)
     return Outcome(parts.config, result, _summary(parts, result))
 
 
@@ -167,10 +171,21 @@ def _summary(parts: Parts, result: Result) -> dict[str, Any]:  # Any: JSON value
             "events": result.events,
             "requests": len(result.trace),
         },
-        "cost_model": describe_cost_model(config, parts.cost_model.table),
+        "cost_model": {
+            **describe_cost_model(config, parts.cost_model.table),
+            "extrapolation": _extrapolation(parts.cost_model, result),
+        },
         "config": config.saved(),
         "provenance": _provenance(parts),
     }
+
+
+def _extrapolation(cost_model: LoadedCostModel, result: Result) -> object:
+    """What was priced beyond the measured range, by models that know theirs; else None."""
+    report = getattr(cost_model, "extrapolation_report", None)
+    if report is None:
+        return None
+    return report(len(result.steps), ns_to_ms(int(result.steps.duration_ns.sum())))
 
 
 def _provenance(parts: Parts) -> dict[str, Any]:  # Any: JSON values

@@ -70,6 +70,16 @@ def warnings(summary: Summary) -> Iterator[str]:
     """What a reader must know before believing the numbers."""
     if summary["cost_model"]["stamp"]:
         yield summary["cost_model"]["stamp"]
+    beyond = summary["cost_model"]["extrapolation"]
+    if beyond and beyond["outside_steps"]:
+        farthest = ", ".join(
+            f"{axis} {far['asked']:,} (measured to {far['measured'][1]:,})"
+            for axis, far in beyond["farthest"].items()
+        )
+        yield (
+            f"extrapolated ({beyond['extrapolation']}): {_share(beyond['share_of_time'])} of the "
+            f"time in steps beyond the measured range; farthest {farthest}"
+        )
     if summary["saturated"]:
         yield (
             f"saturated: {summary['saturation']['reason']}; the means describe this run, "

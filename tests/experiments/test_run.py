@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from costmodels import CostTable, OperatorGrids, save_table
+from experiments.cli.report import warnings
 from experiments.config import RunConfig
 from experiments.run import prepare, run_config, write_run
 from experiments.workload import build_workload
@@ -51,6 +53,31 @@ def test_warm_up_leaves_requests_out_of_latencies_but_not_of_counts() -> None:
     assert summary["submitted"] == 30
     assert summary["ttft_ms"]["n"] == 22
     assert summary["window"]["start_s"] == pytest.approx(2.25)
+
+
+def test_a_run_beyond_the_measured_range_says_which_share_of_time(tmp_path: Path) -> None:
+    """U20. Measured: prompts of 4 and 8 tokens, 1 and 2 ms. Two alone: 8 tokens (2), 16 (4 ms)."""
+    grids = OperatorGrids(attention=((4, 0, 0, 0, 1000.0), (8, 0, 0, 0, 2000.0)))
+    parts = {"parameters": {"layers": 1}, "provenance": {"origin": "hand-written"}}
+    table = CostTable("operators", "small", "a test", operators=grids, **parts)
+    save_table(table, tmp_path / "table.json")
+    (tmp_path / "trace.csv").write_text("arrival_ms,prompt,output\n0,8,1\n100,16,1\n")
+    config = RunConfig(
+        trace=str(tmp_path / "trace.csv"),
+        format="csv",
+        columns={"arrival_ms": "arrival_ms", "prompt_tokens": "prompt", "output_tokens": "output"},
+        cost_model=str(tmp_path / "table.json"),
+        kv_blocks=100,
+    )
+    summary = run_config(config).summary
+    beyond = summary["cost_model"]["extrapolation"]
+    assert summary["ttft_ms"]["max"] == 4.0
+    assert (beyond["outside_steps"], beyond["share_of_steps"]) == (1, 0.5)
+    assert beyond["share_of_time"] == pytest.approx(4 / 6)
+    assert beyond["farthest"]["chunk"] == {"asked": 16, "measured": [4, 8]}
+    said = [line for line in warnings(summary) if "extrapolated" in line]
+    assert len(said) == 1
+    assert "66.7 % of the time" in said[0]
 
 
 def test_a_stop_time_leaves_work_unfinished_and_counts_it() -> None:
