@@ -70,6 +70,7 @@ def draw_tradeoff(table: SweepTable, path: Path) -> Path | None:
         (axes, table.where(panel, points)) for axes, panel in zip(grid.flat, panels, strict=False)
     ]
     for (axes, rows_here), panel in zip(parts, panels, strict=True):
+        _scale(axes, points, table.slo)
         _draw_panel(axes, rows_here, table.slo, marks)
         axes.set_title(panel_title(panel))
     for axes in list(grid.flat)[len(panels) :]:
@@ -81,7 +82,6 @@ def draw_tradeoff(table: SweepTable, path: Path) -> Path | None:
 
 
 def _draw_panel(axes: Axes, points: pd.DataFrame, slo: Mapping[str, float], marks: Marks) -> None:
-    _scale(axes, points, slo)
     _shade_slo(axes, slo)
     frontier = points.iloc[_frontier(points)]
     axes.plot(frontier[X], frontier[Y], color=INK, linewidth=1.2, drawstyle="steps-post", zorder=2)
@@ -114,7 +114,7 @@ def _frontier(points: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.intp]]
 
 
 def _scale(axes: Axes, points: pd.DataFrame, slo: Mapping[str, float]) -> None:
-    """Log axes over decades, else from zero; some room around the points for labels."""
+    """The same in all panels: log axes over decades, else from zero; with room for labels."""
     for which, column, limit in (("x", X, slo.get("ttft_ms")), ("y", Y, slo.get("tpot_ms"))):
         values = points[column].tolist() + ([limit] if limit else [])
         low, high = min(values), max(values)
