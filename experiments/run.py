@@ -144,6 +144,7 @@ def _simulate(parts: Parts, progress: Callable[[int, int], None] | None) -> Resu
             max_model_len=parts.memory.max_model_len,
             stop_ns=None if config.stop_time_s is None else seconds_to_ns(config.stop_time_s),
             async_scheduling=parts.policy.async_scheduling,
+            never_fits=config.never_fits,
             swap_ns_per_block=parts.memory.swap_ns_per_block,
             progress=None if progress is None else lambda done: progress(done, rows),
         )

@@ -198,6 +198,10 @@ class RunConfig(BaseModel):
     enable_prefix_caching: bool | None = memory_option(
         None, "Reuse KV blocks of requests that begin alike.", shown="yes for vllm, otherwise no"
     )
+    never_fits: Literal["reject", "wait"] = memory_option(
+        "reject",
+        "A request larger than the cache: reject it, or let it block the queue as vLLM does.",
+    )
     swap_ms_per_block: v.Positive | None = memory_option(
         None,
         "Preempt by moving KV blocks to host memory, at this time a block and way.",

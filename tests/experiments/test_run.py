@@ -85,3 +85,19 @@ def test_a_stop_time_leaves_work_unfinished_and_counts_it() -> None:
     counted = [summary[name] for name in ("finished", "rejected", "unfinished", "not_arrived")]
     assert sum(counted) == 30
     assert summary["not_arrived"] > 0
+
+
+def test_a_request_that_never_fits_may_block_the_queue_as_in_vllm(tmp_path: Path) -> None:
+    """10 blocks of 16: the second prompt of 400 tokens needs 25; the third waits behind it."""
+    (tmp_path / "trace.csv").write_text("arrival_ms,prompt,output\n0,40,2\n1,400,2\n2,20,2\n")
+    config = RunConfig(
+        trace=str(tmp_path / "trace.csv"),
+        format="csv",
+        columns={"arrival_ms": "arrival_ms", "prompt_tokens": "prompt", "output_tokens": "output"},
+        cost_model="lesson",
+        kv_blocks=10,
+    )
+    rejected = run_config(config).summary
+    assert (rejected["finished"], rejected["rejected"]) == (2, 1)
+    waiting = run_config(config.model_copy(update={"never_fits": "wait"})).summary
+    assert (waiting["finished"], waiting["rejected"], waiting["unfinished"]) == (1, 0, 2)
