@@ -131,24 +131,20 @@ class CappedFeed:
         self._free += 1
 
 
-class ClosedFeed:
-    """N users; each takes the next row when its last request has ended and it has thought."""
+class Outbox:
+    """Requests that clients are going to send: (when, row), sent in that order."""
 
-    def __init__(self, trace: Trace, users: int) -> None:
-        if users < 1:
-            raise ConfigError(f"users is {users}, must be at least 1")
-        self._rows = len(trace)
+    __slots__ = ("_due", "_make", "_think")
+
+    def __init__(self, trace: Trace, due: list[tuple[int, int]]) -> None:
         self._think: list[int] | None = _listed(trace.think_ns)
         self._make = SequenceMaker(trace)
-        self._taken = min(users, self._rows)
-        first: list[int] = trace.arrival_ns[: self._taken].tolist()
-        self._due = list(zip(first, range(self._taken), strict=True))
-        heapify(self._due)
-        self.scheduled_ns: dict[int, int] = {}
+        self._due = due
+        heapify(due)
 
     @property
     def next_ns(self) -> int | None:
-        """When the next user has thought; unknown while all of them wait for answers."""
+        """When the next one is due; unknown while all clients wait for answers."""
         return self._due[0][0] if self._due else None
 
     def pull(self, now_ns: int) -> list[Sequence]:
@@ -158,11 +154,34 @@ class ClosedFeed:
         arrival_ns, row = heappop(self._due)
         return [self._make(row, arrival_ns)]
 
+    def think(self, row: int, now_ns: int) -> None:
+        """Send this row when its client has thought about the answer it got now."""
+        pause_ns = self._think[row] if self._think is not None else 0
+        heappush(self._due, (now_ns + pause_ns, row))
+
+
+class ClosedFeed:
+    """N users; each takes the next row when its last request has ended and it has thought."""
+
+    def __init__(self, trace: Trace, users: int) -> None:
+        if users < 1:
+            raise ConfigError(f"users is {users}, must be at least 1")
+        self._rows = len(trace)
+        self._taken = min(users, self._rows)
+        first: list[int] = trace.arrival_ns[: self._taken].tolist()
+        self._outbox = Outbox(trace, list(zip(first, range(self._taken), strict=True)))
+        self.pull = self._outbox.pull
+        self.scheduled_ns: dict[int, int] = {}
+
+    @property
+    def next_ns(self) -> int | None:
+        """When the next user has thought; unknown while all of them wait for answers."""
+        return self._outbox.next_ns
+
     def ended(self, row: int, now_ns: int) -> None:
         """Its user thinks, then sends the next row."""
         if self._taken < self._rows:
-            think = self._think[self._taken] if self._think is not None else 0
-            heappush(self._due, (now_ns + think, self._taken))
+            self._outbox.think(self._taken, now_ns)
             self._taken += 1
 
 
@@ -178,30 +197,21 @@ class SessionFeed:
     """
 
     def __init__(self, trace: Trace) -> None:
-        self._think: list[int] | None = _listed(trace.think_ns)
-        self._make = SequenceMaker(trace)
         self._next_turns, first = _turns(trace)
-        # Rows are sorted by arrival, so this list is a heap.
-        self._due = list(zip(trace.arrival_ns[first].tolist(), first, strict=True))
+        due = list(zip(trace.arrival_ns[first].tolist(), first, strict=True))
+        self._outbox = Outbox(trace, due)
+        self.pull = self._outbox.pull
         self.scheduled_ns: dict[int, int] = {}
 
     @property
     def next_ns(self) -> int | None:
         """When the next turn is due; unknown while all that are left wait for answers."""
-        return self._due[0][0] if self._due else None
-
-    def pull(self, now_ns: int) -> list[Sequence]:
-        """The next turn sent by now."""
-        if not self._due or self._due[0][0] > now_ns:
-            return []
-        arrival_ns, row = heappop(self._due)
-        return [self._make(row, arrival_ns)]
+        return self._outbox.next_ns
 
     def ended(self, row: int, now_ns: int) -> None:
         """Whoever continues this turn thinks, then sends the next."""
         for turn in self._next_turns.get(row, ()):
-            think_ns = self._think[turn] if self._think is not None else 0
-            heappush(self._due, (now_ns + think_ns, turn))
+            self._outbox.think(turn, now_ns)
 
 
 def _turns(trace: Trace) -> tuple[dict[int, list[int]], list[int]]:
