@@ -15,15 +15,13 @@ asks.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .block_store import Blocks, BlockStore
 from .kv_cache import Contexts, KVCache
-from .prefix_keys import NO_CONTENT, Keys, PrefixKeys
+from .prefix_keys import Keys, PrefixKeys
 from .request import Sequence
 from .trace import Trace
 
-Blocks = NDArray[np.int64]
-NOBODY = -1
 NO_BLOCKS = np.zeros(0, dtype=np.int64)
 
 
@@ -37,25 +35,14 @@ class PrefixCache(KVCache):
 
     __slots__ = (
         "_aside",
-        "_bare",
-        "_bare_top",
         "_blank",
-        "_block_of",
-        "_context_of",
-        "_head",
-        "_key_of",
         "_lag",
         "_live",
         "_loose",
         "_loose_top",
         "_memo",
         "_owed",
-        "_place",
-        "_places",
-        "_queue",
-        "_refs",
-        "_tail",
-        "_twins",
+        "_store",
         "keys",
         "pool",
     )
@@ -74,21 +61,12 @@ class PrefixCache(KVCache):
         self.keys = PrefixKeys(trace, self.block_size)
         self._lag = lag
         self._blank = self.keys.all_start_alone
-        self._bare = np.arange(self.blocks)
-        self._bare_top = self.blocks
+        self._store = BlockStore(self.blocks, self.keys.used)
         self._loose = np.empty(self.blocks, dtype=np.int64)
         self._loose_top = self._owed = 0
         self._aside = np.zeros(0, dtype=np.int64)
-        self._refs = np.zeros(self.blocks, dtype=np.int64)
-        self._key_of = np.full(self.blocks, NOBODY, dtype=np.int64)
-        self._place = np.full(self.blocks, NOBODY, dtype=np.int64)
-        self._block_of = np.full(max(1024, self.keys.used), NOBODY, dtype=np.int64)
-        self._queue = np.empty(2 * self.blocks + 1024, dtype=np.int64)
-        self._places = np.arange(len(self._queue))
-        self._head = self._tail = 0
-        self._twins: dict[int, list[int]] = {}
         self._live: dict[int, Sequence] = {}
-        self._memo: tuple[Sequence, Blocks, int] | None = None
+        self._memo: tuple[Sequence, int, Blocks, int] | None = None
 
     def watch(self, pool: Contexts) -> None:
         """The pool knows how far a decoding sequence is."""
@@ -109,28 +87,18 @@ class PrefixCache(KVCache):
             return NO_BLOCKS, 0
         self._take_owed()
         self._name_parents(sequence)
-        if self._memo is not None and self._memo[0] is sequence:
-            return self._memo[1], self._memo[2]
-        found = self._find(sequence)
-        idle = len(found) - int(np.count_nonzero(self._refs[found])) if len(found) else 0
-        self._memo = (sequence, found, idle)
+        memo, store = self._memo, self._store
+        if memo is not None and memo[0] is sequence and memo[1] == store.changes:
+            return memo[2], memo[3]
+        limit = (sequence.known_tokens - 1) // self.block_size
+        found = store.find(self._keys(sequence)[:limit])
+        idle = len(found) - int(np.count_nonzero(store.refs[found])) if len(found) else 0
+        self._memo = (sequence, store.changes, found, idle)
         return found, idle
-
-    def _find(self, sequence: Sequence) -> Blocks:
-        keys = self._keys(sequence)[: (sequence.known_tokens - 1) // self.block_size]
-        if not len(keys):
-            return keys
-        found = self._block_of[keys]
-        missing = found < 0
-        first = int(missing.argmax())
-        return found[:first] if missing[first] else found
 
     def _keys(self, sequence: Sequence) -> Keys:
         keys = self.keys.of(sequence.row)
-        if self.keys.used > len(self._block_of):
-            grown = np.full(2 * self.keys.used, NOBODY, dtype=np.int64)
-            grown[: len(self._block_of)] = self._block_of
-            self._block_of = grown
+        self._store.make_room(self.keys.used)
         return keys
 
     def _name_parents(self, sequence: Sequence) -> None:
@@ -196,7 +164,7 @@ class PrefixCache(KVCache):
             self._loose_top -= missing
             taken = self._loose[self._loose_top : self._loose_top + missing]
             sequence._block_ids[blocks - missing : blocks] = taken
-            self._refs[taken] = 1
+            self._store.refs[taken] = 1
             sequence._named_blocks = blocks
 
     def admit(self, sequence: Sequence) -> None:
@@ -206,14 +174,11 @@ class PrefixCache(KVCache):
             return
         found, idle = self._hits(sequence)
         hits = len(found)
-        self._memo = None
         sequence._block_ids = self._room_for(sequence)
         if hits:
             sequence._block_ids[:hits] = found
-            if idle:
-                self._place[found[self._refs[found] == 0]] = NOBODY
-                self.free_blocks -= idle
-            self._refs[found] += 1
+            self._store.hold(found)
+            self.free_blocks -= idle
         sequence._blocks = sequence._named_blocks = sequence._hashed_blocks = hits
         sequence.computed_tokens = hits * self.block_size
         if sequence.row in self.keys.has_children:
@@ -235,7 +200,7 @@ class PrefixCache(KVCache):
             self._take_owed()
             self._take(blocks - sequence._blocks)
             new = self._pop(blocks - sequence._blocks)
-            self._refs[new] = 1
+            self._store.refs[new] = 1
             sequence._block_ids[sequence._blocks : blocks] = new
             sequence._blocks = sequence._named_blocks = blocks
         self._name_parents(sequence)
@@ -261,7 +226,7 @@ class PrefixCache(KVCache):
         self._take_owed()
         more = blocks - len(self._aside)
         if more > 0:
-            self._aside = np.concatenate((self._aside, self._choose(more)))
+            self._aside = np.concatenate((self._aside, self._store.take(more)))
 
     def freed_by(self, sequences: list[Sequence], blocks: list[int]) -> int:
         """Blocks that become free if these are evicted: shared ones only with their last holder."""
@@ -270,7 +235,7 @@ class PrefixCache(KVCache):
         named = [s._block_ids[: s._named_blocks] for s in sequences]
         unnamed = sum(blocks) - sum(len(ids) for ids in named)
         held, holders = np.unique(np.concatenate(named), return_counts=True)
-        return unnamed + int(np.count_nonzero(self._refs[held] == holders))
+        return unnamed + int(np.count_nonzero(self._store.refs[held] == holders))
 
     def release(self, sequence: Sequence, tokens: int, *, ended: bool) -> None:
         """All blocks of a sequence that ended or was preempted, the last one first.
@@ -289,120 +254,38 @@ class PrefixCache(KVCache):
         self._settle(sequence, tokens, 0 if ended else self._unknown(sequence, tokens))
         if ended:
             full = tokens // self.block_size
-            self._key_of[sequence._block_ids[sequence._hashed_blocks : full]] = NO_CONTENT
+            self._store.fill(sequence._block_ids[sequence._hashed_blocks : full])
             sequence._hashed_blocks = full
         held = sequence._block_ids[: sequence._blocks][::-1]
         bare = sequence._blocks - sequence._hashed_blocks
-        self._memo = None
-        refs = self._refs[held] - 1
-        self._refs[held] = refs
-        self._bare[self._bare_top : self._bare_top + bare] = held[:bare]
-        self._bare_top += bare
-        idle = held[bare:][refs[bare:] == 0]
-        self._append(idle)
-        self.free_blocks += bare + len(idle)
+        self.free_blocks += self._store.give_back(held, bare)
         sequence._blocks = sequence._named_blocks = sequence._hashed_blocks = 0
         self._live.pop(sequence.row, None)
         if ended:
             for keys in self.keys.forget(sequence.row):
-                self._empty(keys)
+                self._store.empty(keys)
 
     def _tell_apart(self) -> None:
         """From now on it matters which block is which; nobody wants what is in the free ones."""
-        free = self.free_blocks
         self._blank = False
-        self._bare_top = free
-        self._loose[: self.blocks - free] = self._bare[free:]
-        self._loose_top = self.blocks - free
-
-    def _empty(self, keys: range) -> None:
-        """Nobody can ask for these contents again; their blocks keep their place in the queue."""
-        blocks = self._block_of[keys.start : keys.stop]
-        self._key_of[blocks[blocks >= 0]] = NO_CONTENT
-        blocks[:] = NOBODY
-        if self._twins:
-            for key in keys:
-                self._key_of[self._twins.pop(key, [])] = NO_CONTENT
+        held = self._store.split_off(self.free_blocks)
+        self._loose_top = len(held)
+        self._loose[: self._loose_top] = held
 
     def _hash(self, sequence: Sequence, tokens: int) -> None:
-        """Enter the full blocks of the first `tokens` tokens; two blocks may have one content."""
+        """The full blocks of the first `tokens` tokens can be found from now on."""
         keys = self._keys(sequence)
         start, stop = sequence._hashed_blocks, min(len(keys), tokens // self.block_size)
-        if stop <= start:
-            return
-        sequence._hashed_blocks = stop
-        self._memo = None
-        blocks = sequence._block_ids[start:stop]
-        keys = keys[start:stop]
-        self._key_of[blocks] = keys
-        first = self._block_of[keys]
-        taken = first >= 0
-        if np.count_nonzero(taken):
-            twins = (column[taken].tolist() for column in (keys, first, blocks))
-            for key, one, other in zip(*twins, strict=True):
-                self._twins.setdefault(key, [one]).append(other)
-            keys, blocks = keys[~taken], blocks[~taken]
-        self._block_of[keys] = blocks
+        if stop > start:
+            sequence._hashed_blocks = stop
+            self._store.enter(keys[start:stop], sequence._block_ids[start:stop])
 
     def _pop(self, blocks: int) -> Blocks:
         """Which free blocks are taken: those set aside for this step, then as they come."""
         aside = min(blocks, len(self._aside))
         if not aside:
-            return self._choose(blocks)
+            return self._store.take(blocks)
         taken, self._aside = self._aside[:aside], self._aside[aside:]
-        return np.concatenate((taken, self._choose(blocks - aside))) if aside < blocks else taken
-
-    def _choose(self, blocks: int) -> Blocks:
-        """Free blocks without content, then the least recently used."""
-        bare = min(blocks, self._bare_top)
-        self._bare_top -= bare
-        taken = self._bare[self._bare_top : self._bare_top + bare]
-        if bare == blocks:
+        if aside == blocks:
             return taken
-        victims = self._oldest(blocks - bare)
-        keys = self._key_of[victims]
-        self._memo = None
-        self._block_of[keys] = NOBODY
-        if self._twins:
-            self._keep_twins(keys.tolist(), victims.tolist())
-        return np.concatenate((taken, victims)) if bare else victims
-
-    def _oldest(self, blocks: int) -> Blocks:
-        """The least recently used free blocks; entries of those that were hit are skipped."""
-        found: list[Blocks] = []
-        missing = blocks
-        while missing:
-            start, stop = self._head, min(self._tail, self._head + missing)
-            window = self._queue[start:stop]
-            valid = self._place[window] == self._places[start:stop]
-            self._head = stop
-            found.append(window if np.count_nonzero(valid) == stop - start else window[valid])
-            missing -= len(found[-1])
-        return found[0] if len(found) == 1 else np.concatenate(found)
-
-    def _keep_twins(self, keys: list[int], victims: list[int]) -> None:
-        """A content whose first block is gone is found in the next one that has it."""
-        shared = [
-            (key, block) for key, block in zip(keys, victims, strict=True) if key in self._twins
-        ]
-        for key, block in shared:
-            holders = self._twins.get(key)
-            if holders is None:
-                self._block_of[key] = NOBODY
-                continue
-            holders.remove(block)
-            self._block_of[key] = holders[0]
-            if len(holders) == 1:
-                del self._twins[key]
-
-    def _append(self, blocks: Blocks) -> None:
-        """To the end of the LRU queue; what was hit since leaves holes, closed when it is full."""
-        if self._tail + len(blocks) > len(self._queue):
-            entries = self._queue[self._head : self._tail]
-            entries = entries[self._place[entries] == self._places[self._head : self._tail]]
-            self._head, self._tail = 0, len(entries)
-            self._queue[: self._tail] = entries
-            self._place[entries] = self._places[: self._tail]
-        self._queue[self._tail : self._tail + len(blocks)] = blocks
-        self._place[blocks] = self._places[self._tail : self._tail + len(blocks)]
-        self._tail += len(blocks)
+        return np.concatenate((taken, self._store.take(blocks - aside)))

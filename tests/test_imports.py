@@ -26,8 +26,9 @@ MAY_IMPORT = {
 
 ORDER = (
     *("units", "errors", "statistics", "step_log", "request", "trace", "result", "request_log"),
-    *("token_times", "leap_log", "kv_cache", "prefix_keys", "prefix_cache", "queues"),
-    *("decode_pool", "plan", "cost_model", "view", "schedulers", "feed", "leap", "options"),
+    *("token_times", "leap_log", "kv_cache", "prefix_keys", "block_store", "prefix_cache"),
+    *("queues", "decode_pool", "plan", "cost_model", "view", "schedulers", "feed", "leap"),
+    *("options",),
     *("lifecycle", "promise", "validation", "launch", "engine", "intervals", "window", "timings"),
     *("service", "occupancy", "rework", "saturation", "fairness", "outcome", "identities"),
     *("metrics", "tables", "simulation"),
