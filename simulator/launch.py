@@ -194,8 +194,9 @@ class Launcher:
             return None
         if self._promise is not None:
             self._promise.made(plan, steps)
-            steps, first, slope = 1, self._step_ns(shape) << BITS, 0
-            total_ns = last_ns = first >> BITS
+            if steps > 1:
+                steps, first, slope = 1, self._step_ns(shape) << BITS, 0
+                total_ns = last_ns = first >> BITS
         growth = pool.growth_blocks
         used_blocks = kv.blocks - kv.free_blocks + growth
         kv.grow(growth if steps == 1 else pool.growth_of(steps))

@@ -73,7 +73,7 @@ def test_leaps_steps_and_the_slow_path_agree_when_swapping(
     result = run()
     check_identities(result)
     assert (result.requests.lost_tokens == 0).all()
-    for options in ({"leap": False}, {"leap": 7}, {"slow_path": True}):
+    for options in ({"leap": False}, {"leap": 7}, {"slow_path": True}, {"check_promises": True}):
         assert facts(run(**options)) == facts(result)
 
 
