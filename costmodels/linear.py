@@ -21,12 +21,9 @@ from numpy.typing import NDArray
 from simulator.errors import ConfigError
 from simulator.plan import StepShape
 
+from .lines import BITS, HALF, MAX_FULL_AT, ONE_NS, fixed, prices_along, straight
 from .pricing import checked
 from .table import CostTable, hand_written
-
-MAX_FULL_AT = 65_536
-BITS = 16
-HALF = 1 << 15
 
 
 class LinearCostModel:
@@ -84,13 +81,13 @@ class LinearCostModel:
         full_at = longest_context_full_at_sequences
         if not any(given.values()):
             raise ConfigError("every coefficient is 0: a step must cost something")
-        self._token = _fixed(prefill_ms_per_token)
-        self._half_pair = _fixed(attention_ms_per_token_pair / 2)
-        self._prefill_step = _fixed(prefill_step_ms)
-        self._step = _fixed(step_ms) + HALF
-        self._sequence = _fixed(decode_ms_per_sequence)
-        self._context = _fixed(decode_ms_per_context_token)
-        self._longest = _fixed(longest_context_ms_per_token)
+        self._token = fixed(prefill_ms_per_token)
+        self._half_pair = fixed(attention_ms_per_token_pair / 2)
+        self._prefill_step = fixed(prefill_step_ms)
+        self._step = fixed(step_ms) + HALF
+        self._sequence = fixed(decode_ms_per_sequence)
+        self._context = fixed(decode_ms_per_context_token)
+        self._longest = fixed(longest_context_ms_per_token)
         self._longest_at = _shares(self._longest, full_at)
         self.needs_longest_context = self._longest > 0
         parameters = {**given, "longest_context_full_at_sequences": float(full_at)}
@@ -125,15 +122,14 @@ class LinearCostModel:
         if self.needs_longest_context:
             each = self._longest_of(seqs)
             terms.append((f"longest context of {longest} tokens", longest * each))
-        return [(term, price / (1 << BITS) / 1e6) for term, price in terms]
+        return [(term, price / ONE_NS / 1e6) for term, price in terms]
 
     def line(self, shape: StepShape) -> tuple[int, int] | None:
         """(first, slope): k steps later, a decode-only step costs (first + k x slope) >> 16 ns.
 
         None for a step under 1 ns, whose price is lifted and so no straight line.
         """
-        first, slope = self._line(shape)
-        return (first, slope) if first >> BITS else None
+        return straight(*self._line(shape))
 
     def _line(self, shape: StepShape) -> tuple[int, int]:
         _, seqs, context, longest = shape
@@ -147,17 +143,11 @@ class LinearCostModel:
 
     def leap_ns(self, shape: StepShape, steps: int) -> NDArray[np.int64]:
         """Price `steps` consecutive decode-only steps; int64, shape (steps,), each at least 1."""
-        first, slope = self._line(shape)
-        prices: NDArray[np.int64] = np.maximum((np.arange(steps) * slope + first) >> BITS, 1)
-        return prices
+        return prices_along(*self._line(shape), steps)
 
     def _longest_of(self, seqs: int) -> int:
         shares = self._longest_at
         return shares[seqs] if seqs < len(shares) else self._longest
-
-
-def _fixed(price_ms: float) -> int:
-    return round(price_ms * 1e6 * (1 << BITS))
 
 
 def _shares(longest_ns: float, full_at: float) -> tuple[int, ...]:

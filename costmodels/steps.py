@@ -21,13 +21,10 @@ from numpy.typing import NDArray
 from simulator.errors import ConfigError
 from simulator.plan import StepShape
 
+from .lines import BITS, HALF, MAX_FULL_AT, ONE_NS, fixed, prices_along, straight
 from .pricing import checked
 from .table import CostTable, hand_written
 
-MAX_FULL_AT = 65_536
-BITS = 16
-ONE_NS = 1 << BITS
-HALF = ONE_NS >> 1
 """Of the engine's fixed point: see `CostModel.line`."""
 
 
@@ -78,14 +75,14 @@ class StepsCostModel:
                 "longest_context_ms_per_token": longest_context_ms_per_token,
             }
         )
-        self._step = _fixed(step_ms) + HALF
-        self._compute = _fixed(compute_ms_per_token)
-        self._knee = _fixed(compute_ms_per_token * knee_tokens)
-        self._half_pair = _fixed(compute_ms_per_token * attention_tokens_per_pair / 2)
-        self._prefill_step = _fixed(prefill_step_ms)
-        self._sequence = _fixed(decode_ms_per_sequence)
-        self._context = _fixed(decode_ms_per_context_token)
-        self._longest = _fixed(longest_context_ms_per_token)
+        self._step = fixed(step_ms) + HALF
+        self._compute = fixed(compute_ms_per_token)
+        self._knee = fixed(compute_ms_per_token * knee_tokens)
+        self._half_pair = fixed(compute_ms_per_token * attention_tokens_per_pair / 2)
+        self._prefill_step = fixed(prefill_step_ms)
+        self._sequence = fixed(decode_ms_per_sequence)
+        self._context = fixed(decode_ms_per_context_token)
+        self._longest = fixed(longest_context_ms_per_token)
         self._full_at = full_at
         self.needs_longest_context = self._longest > 0
         parameters = {**given, "longest_context_full_at_sequences": full_at}
@@ -112,14 +109,11 @@ class StepsCostModel:
 
         None for a step under 1 ns, whose price is lifted and so no straight line.
         """
-        first, slope = self._line(shape)
-        return (first, slope) if first >> BITS else None
+        return straight(*self._line(shape))
 
     def leap_ns(self, shape: StepShape, steps: int) -> NDArray[np.int64]:
         """Price `steps` consecutive decode-only steps; int64, shape (steps,), each at least 1."""
-        first, slope = self._line(shape)
-        prices: NDArray[np.int64] = np.maximum((np.arange(steps) * slope + first) >> BITS, 1)
-        return prices
+        return prices_along(*self._line(shape), steps)
 
     def explain(self, shape: StepShape) -> list[tuple[str, float]]:
         """(term, milliseconds) of a step; their sum is its price, to the nanosecond."""
@@ -155,7 +149,3 @@ def _check(step_ms: float, full_at: int) -> None:
         raise ConfigError(
             f"longest_context_full_at_sequences is {full_at}: must be 1 to {MAX_FULL_AT}"
         )
-
-
-def _fixed(price_ms: float) -> int:
-    return round(price_ms * 1e6 * ONE_NS)

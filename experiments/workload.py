@@ -33,8 +33,6 @@ TAKES: Mapping[str, tuple[str, ...]] = {
 }
 """Source -> the settings that mean something for it; `requests` alone is the generator."""
 
-OPEN_OR_CLOSED = ("users", "think_time_s")
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:

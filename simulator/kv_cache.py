@@ -14,37 +14,6 @@ from .request import Sequence
 from .trace import Trace
 
 
-class KVView(Protocol):
-    """What a scheduler may see of the cache."""
-
-    @property
-    def free_blocks(self) -> int:
-        """Blocks nobody holds."""
-
-    @property
-    def watermark_blocks(self) -> int:
-        """Free blocks that admission must leave while others run."""
-
-    def blocks_for(self, tokens: int) -> int:
-        """Blocks that hold `tokens` tokens."""
-
-    @property
-    def caches_prefixes(self) -> bool:
-        """Whether a sequence may find leading tokens in the cache."""
-
-    def cached_tokens(self, sequence: Sequence) -> int:
-        """Leading tokens of a waiting sequence that are in the cache already."""
-
-    def finds_nothing(self, sequence: Sequence) -> bool:
-        """Whether nothing that a waiting sequence begins with can be in the cache."""
-
-    def source_decodes(self, sequence: Sequence) -> bool:
-        """Whether what a waiting sequence begins with is still being generated."""
-
-    def blocks_to_admit(self, sequence: Sequence, tokens: int) -> int:
-        """Free blocks that a waiting sequence would take to hold `tokens` tokens."""
-
-
 class Contexts(Protocol):
     """Who decodes, how far each of them is, and who sits steps out (the decode pool)."""
 

@@ -53,12 +53,7 @@ def steps_at_once(holds: Holds, pool: DecodePool, free_blocks: int, limit: int) 
     """Steps until the next finish or block shortage; at most `limit`, and 1 unless it holds."""
     if limit == 1 or holds is Holds.ONE_STEP:
         return 1
-    steps = pool._finish[0][0] - pool.step
-    if steps > limit:
-        steps = limit
-    if pool.size * (steps // pool._block_size + 1) <= free_blocks:
-        return steps
-    return pool.steps_that_fit(free_blocks, steps) if steps > 1 else 1
+    return pool.steps_that_fit(free_blocks, min(pool._steps_to_finish(), limit))
 
 
 def price(

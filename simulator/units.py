@@ -8,7 +8,6 @@ from __future__ import annotations
 
 NS_PER_S = 1_000_000_000
 NS_PER_MS = 1_000_000
-NS_PER_US = 1_000
 
 
 def seconds_to_ns(seconds: float) -> int:

@@ -55,8 +55,6 @@ class Room:
 
     def evict(self, view: EngineView, victim: Sequence) -> None:
         """Its seat and blocks are there to give; blocks it shares only with their last holder."""
-        if not self.evicted:
-            self.withdrawn, self._held = [], []
         self.evicted.append(victim)
         self._held.append(view.blocks_of(victim))
         freed = view.kv.freed_by(self.evicted, self._held)

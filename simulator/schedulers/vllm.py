@@ -197,10 +197,9 @@ class VllmScheduler:
         that it continues; and the blocks taken may be hits of its own that nobody held.
         """
         kv = view.kv
-        if kv.caches_prefixes and len(view.waiting) and room.seats > 0 and room.tokens > 0:
-            if chunks or kv.source_decodes(next(iter(view.waiting))):
-                return True
-            room = Room(room.tokens, kv.free_blocks, room.seats)
+        if chunks or kv.source_decodes(next(iter(view.waiting))):
+            return True
+        room = Room(room.tokens, kv.free_blocks, room.seats)
         return bool(self._admit(view, room, cap))
 
     def _admit_all(self, view: EngineView, room: Room, cap: int) -> tuple[Chunks, bool]:
@@ -239,7 +238,7 @@ class VllmScheduler:
             return ()
         kv = view.kv
         sequence = next(iter(view.waiting))
-        done = sequence.computed_tokens or kv.cached_tokens(sequence)
+        done = kv.cached_tokens(sequence)
         new = min(sequence.known_tokens - done, cap)
         if new > room.tokens and not self.enable_chunked_prefill:
             return ()
