@@ -194,7 +194,7 @@ class Launcher:
             return None
         if self._promise is not None:
             self._promise.made(plan, steps)
-            if steps > 1:
+            if steps > 1 or slope < 0:  # a leap, or one cut to a single step
                 steps, first, slope = 1, self._step_ns(shape) << BITS, 0
                 total_ns = last_ns = first >> BITS
         growth = pool.growth_blocks
