@@ -16,6 +16,7 @@ COMMANDS = {
     "plot": "Draw the figures of saved results again.",
     "cost": "Price one step, term by term.",
     "calibrate": "Measure a model's kernels on this machine; write the cost table.",
+    "validate": "Compare the simulation with measurements of real engines.",
     "lesson": "One long prompt among four streams: what chunked prefill does, step by step.",
     "list": "List schedulers, cost models, trace formats or presets.",
 }

@@ -17,7 +17,7 @@ Rows = list[dict[str, Any]]  # Any: JSON values
 
 
 @click.command("list")
-@click.argument("kind", metavar="schedulers|cost-models|formats|presets")
+@click.argument("kind", metavar="schedulers|cost-models|formats|presets|datasets")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(kind: str, as_json: bool) -> None:
     """List what a flag of `runway simulate` accepts by name."""
@@ -64,6 +64,13 @@ def formats() -> Rows:
     return [{"name": name, "description": text} for name, text in FORMATS.items()]
 
 
+def datasets() -> Rows:
+    """Recordings of real engines that `runway validate` reads."""
+    from experiments.validation import DATASETS
+
+    return [{"name": name, "description": text} for name, text in DATASETS.items()]
+
+
 def presets() -> Rows:
     """Generated workloads, with the limits that goodput is judged by."""
     from workloads import PRESETS
@@ -86,6 +93,7 @@ KINDS: dict[str, Callable[[], Rows]] = {
     "cost-models": cost_models,
     "formats": formats,
     "presets": presets,
+    "datasets": datasets,
 }
 
 

@@ -88,7 +88,7 @@ def test_help_shows_defaults_and_units(runway: Runway) -> None:
         (
             ("list", "scheduler"),
             "Error: nothing called 'scheduler' to list, did you mean schedulers?: "
-            "schedulers, cost-models, formats, presets\n",
+            "schedulers, cost-models, formats, presets, datasets\n",
         ),
     ],
 )

@@ -1,0 +1,98 @@
+"""`runway validate`: the simulation against measurements of real engines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .terminal import print_table, say
+
+if TYPE_CHECKING:
+    from experiments.validation.report import DatasetReport
+
+VALIDATION_FILES = ("report.json", "rows.csv", "figures")
+
+
+@click.command("validate")
+@click.argument(
+    "folders",
+    metavar="DATASET_DIR...",
+    nargs=-1,
+    required=True,
+    type=click.Path(path_type=Path),
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for report.json and figures.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(folders: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
+    """Compare the simulation with measurements of real engines.
+
+    DATASET_DIR holds one published dataset in its own format (`runway list datasets`).
+    """
+    import json
+
+    from experiments.validation import validate
+
+    if out is None:
+        reports = [validate(folder) for folder in folders]
+    else:
+        from experiments.results import results_folder
+
+        with results_folder(out, owned=VALIDATION_FILES) as draft:
+            reports = [validate(folder) for folder in folders]
+            _write(reports, draft)
+    if as_json:
+        say(json.dumps(_described(reports), indent=2, allow_nan=False))
+        return
+    for report in reports:
+        _print(report)
+    if out is not None:
+        say(f"\nreport.json, rows.csv and figures in {out}")
+
+
+def _described(reports: list[DatasetReport]) -> dict[str, Any]:  # Any: JSON values
+    return {"datasets": [report.described() for report in reports]}
+
+
+def _write(reports: list[DatasetReport], draft: Path) -> None:
+    import csv
+    from dataclasses import asdict
+
+    from experiments.plots.validation import draw_validation
+    from experiments.results import write_json
+
+    write_json(draft / "report.json", _described(reports))
+    rows = [{"dataset": held.dataset, **asdict(row)} for held in reports for row in held.rows]
+    with (draft / "rows.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    for report in reports:
+        draw_validation(report, draft / "figures")
+
+
+def _print(report: DatasetReport) -> None:
+    say(f"{report.dataset}: {report.source}")
+    cells = [
+        [
+            *(row.run, row.quantity, row.statistic, _percent(row.error, row.statistic)),
+            *("" if row.peer is None else _percent(row.peer, row.statistic), f"{row.n:,}"),
+            row.fitted_on,
+        ]
+        for row in report.rows
+    ]
+    print_table("", ["run", "quantity", "statistic", "error", "peer", "n", "fitted on"], cells)
+    for note in report.notes:
+        say(f"! {note}")
+
+
+UNSIGNED = ("mape", "median_abs_error", "rank_correlation")
+
+
+def _percent(error: float, statistic: str) -> str:
+    if statistic == "rank_correlation":
+        return f"{error:.3f}"
+    if statistic == "differences":
+        return f"{error:,.0f}"
+    return f"{100 * error:.2f} %" if statistic in UNSIGNED else f"{100 * error:+.2f} %"
