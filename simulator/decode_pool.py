@@ -101,9 +101,14 @@ class DecodePool:
             part = sum(phases[start:]) + sum(phases[: stop - size])
         return cycles * self.size + part
 
-    def steps_that_fit(self, free_blocks: int, limit: int) -> int:
-        """The largest number of steps, at most `limit`, whose growth fits `free_blocks`."""
+    def steps_ahead(self, free_blocks: int, limit: int) -> int:
+        """Steps until the next member produces its last token, that step included; at most
+        `limit`, and at most what `free_blocks` cover.
+        """
         size, members = self._block_size, self.size
+        ends = self._finish[0][0] - self.step
+        if ends < limit:
+            limit = ends
         if members * ((limit + size - 1) // size) <= free_blocks or not members:
             return limit
         steps, free = free_blocks // members * size, free_blocks % members
@@ -113,10 +118,6 @@ class DecodePool:
             steps += 1
             position = position + 1 if position + 1 < size else 0
         return min(steps, limit)
-
-    def _steps_to_finish(self) -> int:
-        """Steps until the next member produces its last token (that step included)."""
-        return self._finish[0][0] - self.step
 
     def longest_context(self) -> int:
         """The largest context of a member or a padded slot; 0 if untracked or empty."""
@@ -139,7 +140,13 @@ class DecodePool:
         self._phases[(step + 1 - context) % size] += 1
         if context % size == 0:
             self.growth_blocks += 1
-        self._expect(sequence, step + sequence._output_tokens - sequence._produced_tokens)
+        finish_step = step + sequence._output_tokens - sequence._produced_tokens
+        if self._longest is not None:
+            self._expect(sequence, finish_step)
+            return
+        sequence._version = version = sequence._version + 1
+        sequence._finish_step = finish_step
+        heappush(self._finish, (finish_step, sequence._order, version, sequence))
 
     def advance(self, steps: int) -> list[Sequence]:
         """Everybody produces `steps` tokens; returns those who are done, in admission order."""
@@ -173,7 +180,7 @@ class DecodePool:
         joined, joined_context = sequence._joined_step, sequence._first_context
         context = joined_context + step - joined
         if step > first:
-            self._tokens.span(sequence.row, first, step, joined_context + first - joined)
+            self._tokens.add((sequence.row, first, step, joined_context + first - joined))
         sequence._version += 1
         sequence._produced_tokens += step - joined
         sequence.computed_tokens = context
@@ -224,7 +231,7 @@ class DecodePool:
     def _close_span(self, sequence: Sequence) -> None:
         if self.step > sequence._span_step:
             context = sequence._first_context + sequence._span_step - sequence._joined_step
-            self._tokens.span(sequence.row, sequence._span_step, self.step, context)
+            self._tokens.add((sequence.row, sequence._span_step, self.step, context))
 
     def _expect(self, sequence: Sequence, finish_step: int) -> None:
         sequence._version += 1

@@ -12,10 +12,10 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Generator
-from typing import Protocol
 
 import simpy
 
+from .clock import Clock
 from .cost_model import CostModel
 from .decode_pool import DecodePool
 from .errors import SchedulerStalledError
@@ -33,19 +33,8 @@ PROGRESS_EVERY = 256
 """Requests that end between two calls of the progress callback."""
 
 
-class Clock(Protocol):
-    """What the engine uses of a SimPy environment whose time is an integer of nanoseconds."""
-
-    @property
-    def now(self) -> int:
-        """The instant, ns."""
-
-    def timeout(self, delay: int) -> simpy.Event:
-        """An event `delay` ns from now."""
-
-
 class Engine:
-    """Serves one feed with one scheduler on one simulated device; `rows` is the trace's length."""
+    """Serves one feed with one scheduler on one simulated device."""
 
     def __init__(
         self,
@@ -55,7 +44,6 @@ class Engine:
         cost_model: CostModel,
         kv: KVCache,
         *,
-        rows: int,
         options: EngineOptions,
     ) -> None:
         self.entries = EntryLog()
@@ -69,7 +57,7 @@ class Engine:
         self.life = Lifecycle(
             self.view,
             feed,
-            RequestColumns(rows),
+            RequestColumns(),
             self.tokens,
             holds_slots=bool(getattr(scheduler, "holds_slots_until_batch_end", False)),
             delivers_at_end=bool(getattr(scheduler, "delivers_at_batch_end", False)),
@@ -99,7 +87,7 @@ class Engine:
             self._most_tokens = min(self._most_tokens, options.max_model_len)
         self._reported = 0
 
-    def run(self) -> Generator[simpy.Event, None, None]:
+    def run(self) -> Generator[simpy.Event | None, None, None]:
         """The loop: a SimPy process that ends when nothing is left to serve and nothing comes."""
         env, pipe, ahead = self._env, self.pipe, self._options.pipeline_depth - 1
         feed, view, timeout = self.feed, self.view, self._env.timeout
@@ -107,8 +95,11 @@ class Engine:
         now_ns = env.now
         while True:
             if pipe:
-                yield from self._until(pipe[-1][0])
-                now_ns = env.now
+                last_start_ns = pipe[-1][0]
+                if last_start_ns > now_ns:
+                    self.events += 1
+                    yield timeout(last_start_ns - now_ns)
+                    now_ns = last_start_ns
             due_ns = feed.next_ns
             if due_ns is not None and due_ns <= now_ns:
                 self._take_arrivals(now_ns)
@@ -125,8 +116,10 @@ class Engine:
                 change_ns = self._next_change_ns()
                 if change_ns is None:
                     break
-                yield from self._until(change_ns)
-                now_ns = env.now
+                if change_ns > now_ns:
+                    self.events += 1
+                    yield timeout(change_ns - now_ns)
+                    now_ns = change_ns
                 continue
             _, end_ns, completed, finishing = flight
             if end_ns > now_ns:
@@ -144,28 +137,27 @@ class Engine:
                     self._report_progress()
             if ahead:
                 pipe.popleft()
-        if self._options.stop_ns is not None:
-            yield from self._until(self._options.stop_ns)
-            self._take_arrivals(self._options.stop_ns)
+        stop_ns = self._options.stop_ns
+        if stop_ns is not None:
+            if stop_ns > now_ns:
+                self.events += 1
+                yield timeout(stop_ns - now_ns)
+            self._take_arrivals(stop_ns)
 
     def _has_work(self) -> bool:
         return bool(self.view.waiting or self.view.running) and not self.launcher.stopped
 
-    def _until(self, time_ns: int) -> Generator[simpy.Event, None, None]:
-        if time_ns > self._env.now:
-            self.events += 1
-            yield self._env.timeout(time_ns - self._env.now)
-
     def _take_arrivals(self, now_ns: int) -> None:
-        feed, life = self.feed, self.life
+        feed, waiting, most = self.feed, self.view.waiting, self._most_tokens
         last_ns = now_ns if now_ns < self._closes_ns else self._closes_ns
         next_ns = feed.next_ns
         while next_ns is not None and next_ns <= last_ns:
             for sequence in feed.pull(last_ns):
                 total = sequence.prompt_tokens + sequence._output_tokens
-                life.arrive(
-                    sequence, None if total <= self._most_tokens else self._rejection(total)
-                )
+                if total <= most:
+                    waiting.add(sequence)
+                else:
+                    self.life.reject(sequence, self._rejection(total))
             next_ns = feed.next_ns
         self.view.load_ended = next_ns is None
 

@@ -45,7 +45,7 @@ class ArrivalFeed(Protocol):
 class SequenceMaker:
     """Makes the `Sequence` of a trace row, only when it arrives."""
 
-    __slots__ = ("_client", "_max_tokens", "_output", "_priority", "_prompt")
+    __slots__ = ("_client", "_max_tokens", "_output", "_priority", "_prompt", "lengths_only")
 
     def __init__(self, trace: Trace) -> None:
         self._prompt: list[int] = trace.prompt_tokens.tolist()
@@ -54,9 +54,13 @@ class SequenceMaker:
         self._max_tokens: list[int] | None = _listed(trace.max_tokens)
         self._client = trace.client
 
+        self.lengths_only = trace.client is None and not (self._priority or self._max_tokens)
+
     def __call__(self, row: int, arrival_ns: int) -> Sequence:
         """The request of this row, arriving at `arrival_ns`."""
         sequence = Sequence(row, arrival_ns, self._prompt[row], self._output[row])
+        if self.lengths_only:
+            return sequence
         if self._priority is not None:
             sequence.priority = self._priority[row]
         if self._client is not None:

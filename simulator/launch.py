@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import repeat
-from typing import NamedTuple
 
 from .cost_model import CostModel
 from .errors import InvalidPlanError
 from .feed import ArrivalFeed, OpenFeed
-from .leap import BITS, price, refuse_price, steps_at_once, steps_until
+from .leap import BITS, price, refuse_price, steps_until
 from .lifecycle import Chunks, Lifecycle
 from .options import EngineOptions
 from .plan import Decode, Holds, Plan, StepShape
@@ -26,13 +25,10 @@ from .view import EngineView, Scheduler
 SHIPPED = frozenset(SCHEDULERS.values())
 
 
-class Flight(NamedTuple):
-    """A launched plan: when its last step starts, when it ends, and what that end delivers."""
-
-    last_start_ns: int
-    end_ns: int
-    completed: list[Sequence]
-    finishing: list[Sequence]
+Flight = tuple[int, int, list[Sequence], list[Sequence]]
+"""A launched plan: when its last step starts, when it ends, and what that end delivers: the prompts
+it completes and who gets the last token.
+"""
 
 
 class Launcher:
@@ -159,7 +155,7 @@ class Launcher:
         loads = (tokens, len(chunks), seqs, priced_seqs - seqs, context, used_blocks, running)
         self._entries.add((start_ns, 1, *loads, self._evicted, len(completed), price, 0))
         self._started(plan, end_ns)
-        return Flight(start_ns, end_ns, completed, finishing)
+        return start_ns, end_ns, completed, finishing
 
     def _leap(self, plan: Plan, start_ns: int, seqs: int) -> Flight | None:
         """Nothing but decodes, for as many steps as the plan holds."""
@@ -172,15 +168,16 @@ class Launcher:
             longest = pool.longest_context() if self._needs_longest else 0
         shape = StepShape((), priced_seqs, context, longest)
         steps, cut_ns = 1, None
-        holds = plan.holds is not Holds.ONE_STEP and self._paid_blocks == self._life.moved_blocks
+        holds = plan.holds is not Holds.ONE_STEP and self._longest_leap > 1
+        holds = holds and self._paid_blocks == self._life.moved_blocks
         if holds and not (self._pipe and self._finish_in_flight(plan)):
-            steps = steps_at_once(plan.holds, pool, kv.free_blocks, self._longest_leap)
+            steps = pool.steps_ahead(kv.free_blocks, self._longest_leap)
             if steps > 1 and plan.holds is Holds.UNTIL_ARRIVAL:
                 due_ns = self._feed.next_ns
                 if due_ns is not None:
                     cut_ns = due_ns - start_ns
         line = self._line(shape) if steps > 1 and self._line is not None else None
-        leaving = [s for flight in self._pipe for s in flight.finishing] if steps > 1 else []
+        leaving = [s for flight in self._pipe for s in flight[3]] if steps > 1 else []
         if line is None:
             steps = 1 if leaving else steps
             first, slope, steps, total_ns, last_ns = self._price(shape, steps, cut_ns, start_ns)
@@ -208,7 +205,7 @@ class Launcher:
         finishing = pool.advance(steps)
         end_ns = start_ns + total_ns
         self._started(plan, end_ns)
-        return Flight(end_ns - last_ns, end_ns, [], finishing)
+        return end_ns - last_ns, end_ns, [], finishing
 
     def _log_leaving(
         self,

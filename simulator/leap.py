@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .cost_model import CostModel
-from .decode_pool import DecodePool
 from .errors import SimulatorError
-from .plan import Holds, StepShape
+from .plan import StepShape
 
 BITS = 16
 """Prices of a line are in units of 2**-16 ns."""
@@ -47,13 +46,6 @@ class Priced(NamedTuple):
             return self, True
         kept = self.durations[:steps]
         return Priced(steps, kept, int(ends[steps - 1]), int(kept[-1])), False
-
-
-def steps_at_once(holds: Holds, pool: DecodePool, free_blocks: int, limit: int) -> int:
-    """Steps until the next finish or block shortage; at most `limit`, and 1 unless it holds."""
-    if limit == 1 or holds is Holds.ONE_STEP:
-        return 1
-    return pool.steps_that_fit(free_blocks, min(pool._steps_to_finish(), limit))
 
 
 def price(

@@ -6,12 +6,13 @@ Owns every change of queues, pool, cache and request columns; the engine decides
 from __future__ import annotations
 
 from .decode_pool import DecodePool
-from .feed import ArrivalFeed
+from .feed import ArrivalFeed, OpenFeed
 from .kv_cache import KVCache
 from .plan import Plan
 from .request import Sequence
 from .request_log import RequestColumns
 from .step_log import TokenLog
+from .units import NEVER_NS
 from .view import EngineView
 
 Chunks = list[tuple[int, int]]
@@ -28,6 +29,7 @@ class Lifecycle:
 
     __slots__ = (
         "_admissions",
+        "_answers",
         "_feed",
         "_holds_slots",
         "_kv",
@@ -59,6 +61,7 @@ class Lifecycle:
         self._kv: KVCache = view.kv
         self._pool: DecodePool = view.decoding
         self._feed = feed
+        self._answers = not isinstance(feed, OpenFeed)
         self._tokens = tokens
         self._holds_slots = holds_slots
         self.delivers_at_end = delivers_at_end
@@ -67,13 +70,11 @@ class Lifecycle:
         self.moved_blocks = 0
         self._admissions = 0
 
-    def arrive(self, sequence: Sequence, rejection: str | None) -> None:
-        """Into the queue, or turned away."""
-        if rejection is None:
-            self._view.waiting.add(sequence)
-            return
-        self.requests.reject(sequence, rejection)
-        self._left(sequence, sequence.arrival_ns)
+    def reject(self, sequence: Sequence, reason: str) -> None:
+        """Turned away on arrival."""
+        self.requests.reject(sequence, reason)
+        self.ended += 1
+        self._feed.ended(sequence.row, sequence.arrival_ns)
 
     def compute_prompts(self, plan: Plan, start_ns: int) -> tuple[Chunks, list[Sequence]]:
         """Give every chunk its blocks: (new, past) of each, and whose prompt is now complete."""
@@ -84,6 +85,7 @@ class Lifecycle:
         for sequence, new in plan.prefill:
             if sequence not in prefilling:
                 self._admit(sequence, start_ns)
+                prefilling[sequence] = None
             past = sequence.computed_tokens
             computed = past + new
             chunks.append((pad or new, past))
@@ -116,10 +118,9 @@ class Lifecycle:
         view.waiting.remove(sequence)
         self._kv.admit(sequence)
         view.running[sequence] = None
-        view.prefilling[sequence] = None
         sequence._order = self._admissions
         self._admissions += 1
-        if sequence._first_start_ns is None:
+        if sequence._first_start_ns == NEVER_NS:
             sequence._first_start_ns = start_ns
             sequence._cached_tokens = sequence.computed_tokens
         if sequence._eviction is not None:
@@ -134,7 +135,7 @@ class Lifecycle:
         for sequence in completed:
             produced = sequence._produced_tokens + 1
             sequence._produced_tokens = produced
-            self._tokens.prompt_token(sequence.row, entry)
+            self._tokens.add((sequence.row, -1, entry, 0))
             if produced == sequence._output_tokens:
                 finishing.append(sequence)
             else:
@@ -178,23 +179,32 @@ class Lifecycle:
     def deliver(self, completed: list[Sequence], finishing: list[Sequence], end_ns: int) -> None:
         """A step ended: first tokens appear, and those with their last token leave."""
         for sequence in completed:
-            if sequence._first_token_ns is None:
+            if sequence._first_token_ns == NEVER_NS:
                 sequence._first_token_ns = end_ns
+        if self._holds_slots:
+            self._hold_slots(finishing, end_ns)
+            return
+        running, release, finish = self._view.running, self._kv.release, self.requests.finish
         for sequence in finishing:
-            if self._holds_slots:
-                self._slots.append(sequence)
-                self._pool.keep_slot(sequence)
-            elif sequence in self._view.running:
-                del self._view.running[sequence]
-                self._kv.release(sequence, sequence.computed_tokens, ended=True)
+            if sequence in running:
+                del running[sequence]
+                release(sequence, sequence.computed_tokens, ended=True)
             else:
                 assert sequence._eviction is not None
                 self._view.waiting.remove(sequence)
                 self.requests.resume(sequence._eviction, end_ns, cached_tokens=0)
+            finish(sequence, end_ns)
+            if self._answers:
+                self._feed.ended(sequence.row, end_ns)
+        self.ended += len(finishing)
+
+    def _hold_slots(self, finishing: list[Sequence], end_ns: int) -> None:
+        for sequence in finishing:
+            self._slots.append(sequence)
+            self._pool.keep_slot(sequence)
             if not self.delivers_at_end:
                 self._finish(sequence, end_ns)
-        if self._slots:
-            self._end_batch_if_done(end_ns)
+        self._end_batch_if_done(end_ns)
 
     def _end_batch_if_done(self, end_ns: int) -> None:
         if not self._slots or len(self._slots) < len(self._view.running):
@@ -210,17 +220,15 @@ class Lifecycle:
 
     def _finish(self, sequence: Sequence, end_ns: int) -> None:
         self.requests.finish(sequence, end_ns)
-        self._left(sequence, end_ns)
-
-    def _left(self, sequence: Sequence, now_ns: int) -> None:
         self.ended += 1
-        self._feed.ended(sequence.row, now_ns)
+        self._feed.ended(sequence.row, end_ns)
 
     def stop(self) -> None:
         """The run ended: write down what is still in the system."""
         self._pool.close_spans()
+        ended = self.requests.ended_rows() if self._slots else ()
         for sequence in (*self._view.running, *self._view.waiting):
-            if self.requests.is_open(sequence):
+            if sequence.row not in ended:
                 self.requests.leave_unfinished(sequence)
 
 

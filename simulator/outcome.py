@@ -77,32 +77,33 @@ def _away_ns(evictions: Evictions, trace: Trace, end_ns: int) -> Ints:
 def _requests(
     engine: Engine, trace: Trace, pieces: Pieces, worst: Ints, active: Ints, away: Ints
 ) -> RequestLog:
-    columns, rows = engine.life.requests, len(trace)
-    arrival = as_int64(columns.arrival_ns).copy()
+    rows, reasons_by_row = len(trace), engine.life.requests.reasons
+    columns = engine.life.requests.columns(rows)
+    arrival = columns["arrival_ns"]
     missing = arrival == NOT_YET
     arrival[missing] = trace.arrival_ns[missing]
     scheduled = arrival.copy()
     for row, wanted_ns in engine.feed.scheduled_ns.items():
         scheduled[row] = wanted_ns
     reasons: Row[str | None] = [None] * rows
-    if columns.reasons:
-        reasons = [columns.reasons.get(row) for row in range(rows)]
+    if reasons_by_row:
+        reasons = [reasons_by_row.get(row) for row in range(rows)]
     return RequestLog(
-        state=np.array(columns.state, dtype=np.int8),
+        state=columns["state"].astype(np.int8),
         reason=tuple(reasons),
         scheduled_ns=scheduled,
         arrival_ns=arrival,
-        first_start_ns=as_int64(columns.first_start_ns),
-        first_token_ns=as_int64(columns.first_token_ns),
-        finish_ns=as_int64(columns.finish_ns),
+        first_start_ns=columns["first_start_ns"],
+        first_token_ns=columns["first_token_ns"],
+        finish_ns=columns["finish_ns"],
         emitted_tokens=sum_by_row(pieces.row, pieces.tokens, rows),
-        cached_tokens=as_int64(columns.cached_tokens),
-        prefilled_tokens=as_int64(columns.prefilled_tokens),
-        recomputed_tokens=as_int64(columns.recomputed_tokens),
-        active_ns=as_int64(columns.active_ns) + active,
+        cached_tokens=columns["cached_tokens"],
+        prefilled_tokens=columns["prefilled_tokens"],
+        recomputed_tokens=columns["recomputed_tokens"],
+        active_ns=columns["active_ns"] + active,
         preempted_ns=away,
-        preemptions=as_int64(columns.preemptions),
-        lost_tokens=as_int64(columns.lost_tokens),
+        preemptions=columns["preemptions"],
+        lost_tokens=columns["lost_tokens"],
         worst_gap_ns=worst,
     )
 

@@ -36,18 +36,15 @@ class FcfsQueue(OrderedDict[Sequence, None]):
 
     __slots__ = ()
 
-    def add(self, sequence: Sequence) -> None:
-        """To the end."""
-        self[sequence] = None
+    add = OrderedDict.setdefault
+    """To the end."""
+    remove = OrderedDict.__delitem__
+    """Gone from the queue."""
 
     def put_back(self, sequence: Sequence) -> None:
         """To the front."""
         self[sequence] = None
         self.move_to_end(sequence, last=False)
-
-    def remove(self, sequence: Sequence) -> None:
-        """Gone from the queue."""
-        del self[sequence]
 
 
 class KeyedQueue:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InvalidRequestError
+from .units import NEVER_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +122,8 @@ class Sequence:
         self._hashed_blocks = 0
         self._order = -1
         self._version = 0
-        self._joined_step = 0
-        self._span_step = 0
-        self._first_context = 0
-        self._finish_step = 0
-        self._first_start_ns: int | None = None
-        self._first_token_ns: int | None = None
+        self._first_start_ns = NEVER_NS
+        self._first_token_ns = NEVER_NS
         self._eviction: int | None = None
         self._active_ns = 0
         self._cached_tokens = 0

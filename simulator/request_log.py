@@ -1,4 +1,4 @@
-"""What the engine writes down about each request while it runs: plain columns, one cell a fact."""
+"""What the engine writes down about each request while it runs: a row when it ends, evictions."""
 
 from __future__ import annotations
 
@@ -8,48 +8,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .request import Sequence
-from .result import NOT_YET, State
+from .result import State
+from .step_log import table_of
+from .units import NEVER_NS
 
-NEVER = int(NOT_YET)
+FINISHED, UNFINISHED, REJECTED = int(State.FINISHED), int(State.UNFINISHED), int(State.REJECTED)
+
+COLUMNS = (
+    "row",
+    "state",
+    "arrival_ns",
+    "first_start_ns",
+    "first_token_ns",
+    "finish_ns",
+    "active_ns",
+    "cached_tokens",
+    "prefilled_tokens",
+    "recomputed_tokens",
+    "preemptions",
+    "lost_tokens",
+)
 
 
 class RequestColumns:
-    """One row per trace row, written when something becomes known."""
+    """One row per request that ended, in order of ending; and one per eviction."""
 
     __slots__ = (
-        "active_ns",
-        "arrival_ns",
-        "cached_tokens",
+        "_add",
+        "_cells",
         "evicted_cached",
         "evicted_ns",
         "evicted_row",
         "evicted_tokens",
-        "finish_ns",
-        "first_start_ns",
-        "first_token_ns",
-        "lost_tokens",
-        "preemptions",
-        "prefilled_tokens",
         "reasons",
-        "recomputed_tokens",
         "resumed_ns",
-        "state",
     )
 
-    def __init__(self, rows: int) -> None:
-        never = array("q", [NEVER])
-        zero = array("q", [0])
-        self.arrival_ns = never * rows
-        self.first_start_ns = never * rows
-        self.first_token_ns = never * rows
-        self.finish_ns = never * rows
-        self.active_ns = zero * rows
-        self.cached_tokens = zero * rows
-        self.prefilled_tokens = zero * rows
-        self.recomputed_tokens = zero * rows
-        self.preemptions = zero * rows
-        self.lost_tokens = zero * rows
-        self.state = array("b", [State.NOT_ARRIVED]) * rows
+    def __init__(self) -> None:
+        self._cells = array("q")
+        self._add = self._cells.extend
         self.reasons: dict[int, str] = {}
         self.evicted_row = array("q")
         self.evicted_ns = array("q")
@@ -59,45 +56,32 @@ class RequestColumns:
 
     def reject(self, sequence: Sequence, reason: str) -> None:
         """Turned away on arrival."""
-        self.arrival_ns[sequence.row] = sequence.arrival_ns
-        self.state[sequence.row] = State.REJECTED
+        self._write(sequence, REJECTED, NEVER_NS)
         self.reasons[sequence.row] = reason
 
     def finish(self, sequence: Sequence, now_ns: int) -> None:
         """Its last token reached the client."""
-        self.finish_ns[sequence.row] = now_ns
-        self.state[sequence.row] = State.FINISHED
-        self._write(sequence)
-
-    def is_open(self, sequence: Sequence) -> bool:
-        """Whether its end has not been written down."""
-        return self.state[sequence.row] == State.NOT_ARRIVED
+        self._write(sequence, FINISHED, now_ns)
 
     def leave_unfinished(self, sequence: Sequence) -> None:
         """Still in the system at the stop time."""
-        self.state[sequence.row] = State.UNFINISHED
-        self._write(sequence)
+        self._write(sequence, UNFINISHED, NEVER_NS)
 
-    def _write(self, sequence: Sequence) -> None:
-        row = sequence.row
-        self.arrival_ns[row] = sequence.arrival_ns
-        self.active_ns[row] = sequence._active_ns
-        self.cached_tokens[row] = sequence._cached_tokens
-        self.prefilled_tokens[row] = sequence._prefilled_tokens
-        if sequence._first_start_ns is not None:
-            self.first_start_ns[row] = sequence._first_start_ns
-        if sequence._first_token_ns is not None:
-            self.first_token_ns[row] = sequence._first_token_ns
-        if sequence.preemptions:
-            self.recomputed_tokens[row] = sequence._recomputed_tokens
-            self.preemptions[row] = sequence.preemptions
-            self.lost_tokens[row] = sequence._lost_tokens
+    def _write(self, sequence: Sequence, state: int, finish_ns: int) -> None:
+        self._add(
+            (
+                *(sequence.row, state, sequence.arrival_ns),
+                *(sequence._first_start_ns, sequence._first_token_ns, finish_ns),
+                *(sequence._active_ns, sequence._cached_tokens, sequence._prefilled_tokens),
+                *(sequence._recomputed_tokens, sequence.preemptions, sequence._lost_tokens),
+            )
+        )
 
     def evict(self, sequence: Sequence, now_ns: int, lost_tokens: int) -> int:
         """A preemption; returns its number, for `resume`."""
         self.evicted_row.append(sequence.row)
         self.evicted_ns.append(now_ns)
-        self.resumed_ns.append(NEVER)
+        self.resumed_ns.append(NEVER_NS)
         self.evicted_tokens.append(lost_tokens)
         self.evicted_cached.append(0)
         return len(self.evicted_row) - 1
@@ -106,6 +90,29 @@ class RequestColumns:
         """The evicted sequence computes again, what it finds in the cache excepted."""
         self.resumed_ns[eviction] = now_ns
         self.evicted_cached[eviction] = cached_tokens
+
+    def ended_rows(self) -> set[int]:
+        """Rows whose end has been written down."""
+        return set(self._cells[:: len(COLUMNS)])
+
+    def columns(self, rows: int) -> dict[str, NDArray[np.int64]]:
+        """All but `row`, each of shape (rows,) in order of the trace; `NOT_YET` for no such time.
+
+        A request that never came to an end has state `NOT_ARRIVED`.
+        """
+        table = table_of(self._cells, len(COLUMNS))
+        found = {}
+        for index, name in enumerate(COLUMNS[1:], start=1):
+            column = np.full(rows, _BLANK.get(name, 0), np.int64)
+            column[table[:, 0]] = table[:, index]
+            found[name] = column
+        return found
+
+
+_BLANK = {
+    "state": int(State.NOT_ARRIVED),
+    **dict.fromkeys(("arrival_ns", "first_start_ns", "first_token_ns", "finish_ns"), NEVER_NS),
+}
 
 
 def as_int64(column: array[int]) -> NDArray[np.int64]:

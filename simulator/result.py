@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .trace import Trace
+from .units import NEVER_NS
 
 Ints = NDArray[np.int64]
 
-NOT_YET = np.int64(-(2**62))
+NOT_YET = np.int64(NEVER_NS)
 """In an int64 column: this never happened. Mask it (`column != NOT_YET`) before use."""
 
 

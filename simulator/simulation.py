@@ -5,12 +5,13 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable
 from time import perf_counter
-from typing import Any, cast
+from typing import Any
 
 import simpy
 
+from .clock import EngineClock
 from .cost_model import CostModel
-from .engine import Clock, Engine
+from .engine import Engine
 from .errors import ConfigError, WorkloadError
 from .feed import ArrivalFeed, CappedFeed, ClosedFeed, OpenFeed, SessionFeed
 from .kv_cache import KVCache
@@ -78,11 +79,10 @@ def simulate(
     _check_never_fits(settings, scheduler)
     env = simpy.Environment()
     kv = kv_cache.prepared(trace, settings.pipeline_depth - 1)
-    engine = Engine(
-        cast(Clock, env), feed, scheduler, cost_model, kv, rows=len(trace), options=settings
-    )
+    clock = EngineClock(env)
+    engine = Engine(clock, feed, scheduler, cost_model, kv, options=settings)
     started = perf_counter()
-    _run(env, engine)
+    _run(env, clock, engine)
     wall_s = perf_counter() - started
     engine.life.stop()
     end_ns = int(env.now)
@@ -106,12 +106,12 @@ def simulate(
     )
 
 
-def _run(env: simpy.Environment, engine: Engine) -> None:
+def _run(env: simpy.Environment, clock: EngineClock, engine: Engine) -> None:
     """The event loop, without cycle collection: it makes no cycles, and looking for them costs."""
     collecting = gc.isenabled()
     gc.disable()
     try:
-        env.process(engine.run())
+        clock.start(engine.run())
         env.run()
     finally:
         if collecting:

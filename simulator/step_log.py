@@ -9,6 +9,7 @@ Everything else is computed from them afterwards, at array speed (`outcome.py`).
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,17 +38,18 @@ class EntryLog:
     prompts its end completed (each of them emits a token).
     """
 
-    __slots__ = ("_cells", "_durations", "count")
+    __slots__ = ("_cells", "_durations", "add")
 
     def __init__(self) -> None:
-        self.count = 0
         self._cells = array("q")
         self._durations = array("q")
-
-    def add(self, row: tuple[int, ...]) -> None:
+        self.add: Callable[[tuple[int, ...]], None] = self._cells.extend
         """Append an entry: its cells in the order of `ENTRY_COLUMNS`."""
-        self.count += 1
-        self._cells.extend(row)
+
+    @property
+    def count(self) -> int:
+        """Entries so far."""
+        return len(self._cells) // len(ENTRY_COLUMNS)
 
     def add_durations(self, durations: NDArray[np.int64]) -> None:
         """Of the entry that is added next, with `line_slope` -1."""
@@ -55,7 +57,7 @@ class EntryLog:
 
     def column(self, name: str) -> NDArray[np.int64]:
         """A column, shape (entries,)."""
-        return _table(self._cells, len(ENTRY_COLUMNS))[:, ENTRY_COLUMNS.index(name)]
+        return table_of(self._cells, len(ENTRY_COLUMNS))[:, ENTRY_COLUMNS.index(name)]
 
     def durations(self) -> NDArray[np.int64]:
         """Durations of all steps, shape (steps,)."""
@@ -76,30 +78,24 @@ class EntryLog:
 class TokenLog:
     """The pieces of every request's output, in order per request.
 
-    A token that ended a prompt: (row, -1, entry, 0). A span: (row, first, last, context) means
-    decode steps first + 1 .. last of the pool's counter, the first of them at this context.
+    add: append one. A token of the step that completed a prompt (or its recomputation):
+    (row, -1, entry, 0). A span of tokens by consecutive decode steps: (row, first, last, context),
+    steps first + 1 .. last of the pool's counter, the first of them at this context.
     """
 
-    __slots__ = ("_cells",)
+    __slots__ = ("_cells", "add")
 
     def __init__(self) -> None:
         self._cells = array("q")
-
-    def prompt_token(self, row: int, entry: int) -> None:
-        """A token produced by the step that completed a prompt (or a recomputation)."""
-        self._cells.extend((row, -1, entry, 0))
-
-    def span(self, row: int, first: int, last: int, first_context: int) -> None:
-        """Tokens produced by consecutive decode steps first + 1 .. last."""
-        self._cells.extend((row, first, last, first_context))
+        self.add: Callable[[tuple[int, int, int, int]], None] = self._cells.extend
 
     def columns(self) -> tuple[NDArray[np.int64], ...]:
         """(row, first, last, context), shape (pieces,) each."""
-        table = _table(self._cells, 4)
+        table = table_of(self._cells, 4)
         return tuple(table[:, column] for column in range(4))
 
 
-def _table(cells: array[int], width: int) -> NDArray[np.int64]:
+def table_of(cells: array[int], width: int) -> NDArray[np.int64]:
     """Cells written row by row, as a matrix of shape (rows, width); no copy."""
     if not cells:
         return np.zeros((0, width), dtype=np.int64)

@@ -9,6 +9,9 @@ from __future__ import annotations
 NS_PER_S = 1_000_000_000
 NS_PER_MS = 1_000_000
 
+NEVER_NS = -(2**62)
+"""In a column of instants: this has not happened."""
+
 
 def seconds_to_ns(seconds: float) -> int:
     """Nearest nanosecond (half to even).

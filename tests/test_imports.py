@@ -36,7 +36,7 @@ ORDER = (
     *("units", "errors", "statistics", "step_log", "request", "trace", "result", "request_log"),
     *("token_times", "leap_log", "kv_cache", "prefix_keys", "block_store", "prefix_cache"),
     *("queues", "decode_pool", "plan", "cost_model", "view", "schedulers", "feed", "leap"),
-    *("options",),
+    *("clock", "options"),
     *("lifecycle", "promise", "validation", "launch", "engine", "intervals", "window", "timings"),
     *("service", "occupancy", "rework", "saturation", "fairness", "outcome", "identities"),
     *("metrics", "tables", "simulation"),
@@ -51,7 +51,7 @@ ONLY_IN = {
     "click": ("experiments.cli",),
     "rich": ("experiments.cli",),
     "joblib": ("experiments.sweep",),
-    "simpy": ("simulator.engine", "simulator.simulation"),
+    "simpy": ("simulator.clock", "simulator.engine", "simulator.simulation"),
 }
 """Library -> the only modules that may import it."""
 

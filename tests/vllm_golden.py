@@ -109,7 +109,6 @@ class Replay:
             scheduler,
             OneStep(),
             kv,
-            rows=len(requests),
             options=EngineOptions(leap=False, slow_path=slow_path, pipeline_depth=self.depth),
         )
         self.steps: list[dict[str, Any]] = []
@@ -166,7 +165,7 @@ class Replay:
                 break
             self.todo.popleft()
             # In order of step, then of the list: ties of priority are broken by it.
-            self.engine.life.arrive(self.make(row, due * len(self.ids) + row), None)
+            self.engine.view.waiting.add(self.make(row, due * len(self.ids) + row))
             arrived.append(self.ids[row])
         return arrived
 
@@ -183,8 +182,8 @@ class Replay:
         tokens = {s: new for s, new in tokens.items() if new}
         admitted = [s for s in chunks if s not in before]
         tokens |= {s: chunks[s] for s in admitted}
-        flight = flight or Flight(0, 0, [], [])
-        completed = set(flight.completed)
+        flight = flight or (0, 0, [], [])
+        completed = set(flight[2])
         self.emitting.append([s for s in tokens if s in decoding or s in completed])
         cached = {s: self._computed(s) - chunks[s] for s in admitted}
         step = {
@@ -211,16 +210,17 @@ class Replay:
     def _deliver(self, flight: Flight, step: dict[str, Any]) -> None:
         """The oldest step in the pipe ended: its tokens and finishes."""
         engine = self.engine
-        self.clock.now = max(self.clock.now, flight.end_ns)
-        engine.life.deliver(flight.completed, flight.finishing, flight.end_ns)
+        _, end_ns, completed, ending = flight
+        self.clock.now = max(self.clock.now, end_ns)
+        engine.life.deliver(completed, ending, end_ns)
         emitted = self.emitting.popleft()
-        finishing = set(flight.finishing)
+        finishing = set(ending)
         step["emitted"] = [self.ids[s.row] for s in emitted]
         step["finished"] = [self.ids[s.row] for s in emitted if s in finishing]
         step["free_blocks_end"] = engine.view.kv.free_blocks
         if self.depth == 2:
             step["processed_after_schedule"] = self.calls - 1
-        self.unreported |= self.depth == 2 and bool(flight.finishing)
+        self.unreported |= self.depth == 2 and bool(ending)
 
     def _computed(self, sequence: Sequence) -> int:
         pool = self.engine.pool
@@ -235,7 +235,7 @@ class Replay:
             return None  # a recording says so only when a second empty step has shown it
         live = self._live()
         moves = step["scheduled"] or step["preempted"] or self.todo
-        flying = any(flight.end_ns for flight, _ in self.pipe)
+        flying = any(end_ns for (_, end_ns, _, _), _ in self.pipe)
         return None if moves or flying or not live else live
 
 

@@ -11,7 +11,6 @@ from costmodels import ConstantCostModel
 from simulator import (
     ChunkedPrefillScheduler,
     CostModel,
-    Holds,
     KVCache,
     Sequence,
     SimulatorError,
@@ -19,7 +18,7 @@ from simulator import (
     simulate,
 )
 from simulator.decode_pool import DecodePool
-from simulator.leap import Priced, price, steps_at_once
+from simulator.leap import Priced, price
 from simulator.step_log import TokenLog
 from tests.simulator.facts import assert_same
 from tests.strategies import AffineCostModel, cost_models, steady
@@ -43,21 +42,16 @@ def pool_of(*members: tuple[int, int], block_size: int = 16) -> DecodePool:
 def test_leap_ends_with_the_next_finish() -> None:
     pool = pool_of((20, 30), (20, 7), (20, 11))
 
-    assert steps_at_once(Holds.UNTIL_FINISH, pool, 1000, limit=50) == 7
-    assert steps_at_once(Holds.UNTIL_ARRIVAL, pool, 1000, limit=50) == 7
-    assert steps_at_once(Holds.UNTIL_FINISH, pool, 1000, limit=5) == 5
-
-
-def test_plan_without_a_promise_is_one_step() -> None:
-    assert steps_at_once(Holds.ONE_STEP, pool_of((20, 30)), 1000, limit=50) == 1
+    assert pool.steps_ahead(1000, limit=50) == 7
+    assert pool.steps_ahead(1000, limit=5) == 5
 
 
 def test_leap_ends_before_the_step_that_finds_no_block() -> None:
     """Blocks of 16, contexts 16 and 20: a block at step 1 (token 17), one at step 13 (token 33)."""
     pool = pool_of((16, 30), (20, 30))
 
-    assert steps_at_once(Holds.UNTIL_FINISH, pool, 2, limit=50) == 16
-    assert steps_at_once(Holds.UNTIL_FINISH, pool, 1, limit=50) == 12
+    assert pool.steps_ahead(2, limit=50) == 16
+    assert pool.steps_ahead(1, limit=50) == 12
 
 
 @pytest.mark.parametrize(
