@@ -6,6 +6,7 @@ Launching changes what the next planning sees; what a step produces is handed ou
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from itertools import repeat
 
 from .cost_model import CostModel
@@ -68,6 +69,8 @@ class Launcher:
         self._longest_leap = options.longest_leap
         self._stop_ns, self._depth = options.stop_ns, options.pipeline_depth
         self._closed_loop = not isinstance(feed, OpenFeed)
+        self._runs_on = not (self._closed_loop or self._careful or self._line is None)
+        self._runs_on = self._runs_on and self._longest_leap > 1
         self._busy_until_ns = 0
         self._evicted = 0
         self._swap_ns = options.swap_ns_per_block or 0
@@ -159,6 +162,49 @@ class Launcher:
 
     def _leap(self, plan: Plan, start_ns: int, seqs: int) -> Flight | None:
         """Nothing but decodes, for as many steps as the plan holds."""
+        flight = self._decode_steps(plan, start_ns, seqs, self._pipe)
+        if plan.holds is not Holds.WHILE_ALONE or not self._runs_on:
+            return flight
+        while flight is not None and flight[3] and self._goes_on(flight):
+            following = self._leap_after(plan, flight)
+            if following is None:
+                break
+            flight = following
+        return flight
+
+    def _goes_on(self, flight: Flight) -> bool:
+        """Whether the finishes that this leap ends with are all that happens at its end."""
+        due_ns, asked_ns = self._feed.next_ns, flight[1] if self._depth == 1 else flight[0]
+        return self._pool.size > 0 and (due_ns is None or due_ns > asked_ns)
+
+    def _leap_after(self, plan: Plan, flight: Flight) -> Flight | None:
+        """The leap after a finish, without asking anybody; None: blocks or time run out first.
+
+        Sync, seats and blocks are given back before the next leap starts; async, after its plan.
+        """
+        life, pool, kv = self._life, self._pool, self._kv
+        _, end_ns, _, finishing = flight
+        for _, earlier_ns, completed, ended in self._pipe:
+            life.deliver(completed, ended, earlier_ns)
+            completed.clear()
+            ended.clear()
+        following: Flight | None = None
+        if self._depth == 1:
+            life.deliver([], finishing, end_ns)
+            if pool.growth_blocks <= kv.free_blocks:
+                following = self._decode_steps(plan, end_ns, pool.size, ())
+        elif pool.growth_blocks <= kv.free_blocks:
+            following = self._decode_steps(plan, end_ns, pool.size, (flight,))
+            life.deliver([], finishing, end_ns)
+        else:
+            return None
+        finishing.clear()
+        return following
+
+    def _decode_steps(
+        self, plan: Plan, start_ns: int, seqs: int, before: Collection[Flight]
+    ) -> Flight | None:
+        """A leap: up to the first finish, arrival or block shortage. before: flights under way."""
         pool, kv = self._pool, self._kv
         if seqs < pool.size or self._careful:
             priced_seqs, context, longest = self._decodes(plan, seqs)
@@ -170,14 +216,14 @@ class Launcher:
         steps, cut_ns = 1, None
         holds = plan.holds is not Holds.ONE_STEP and self._longest_leap > 1
         holds = holds and self._paid_blocks == self._life.moved_blocks
-        if holds and not (self._pipe and self._finish_in_flight(plan)):
+        if holds and not (before and self._finish_in_flight(plan)):
             steps = pool.steps_ahead(kv.free_blocks, self._longest_leap)
-            if steps > 1 and plan.holds is Holds.UNTIL_ARRIVAL:
+            if steps > 1 and plan.holds is not Holds.UNTIL_FINISH:
                 due_ns = self._feed.next_ns
                 if due_ns is not None:
                     cut_ns = due_ns - start_ns
         line = self._line(shape) if steps > 1 and self._line is not None else None
-        leaving = [s for flight in self._pipe for s in flight[3]] if steps > 1 else []
+        leaving = [s for flight in before for s in flight[3]] if steps > 1 else []
         if line is None:
             steps = 1 if leaving else steps
             first, slope, steps, total_ns, last_ns = self._price(shape, steps, cut_ns, start_ns)
@@ -285,7 +331,7 @@ class Launcher:
         It does not if nobody waits for it and no client answers a finish with a request.
         """
         matters = self._view.waiting or self._closed_loop or self._line is None
-        if plan.holds is Holds.UNTIL_ARRIVAL and not matters:
+        if plan.holds is not Holds.UNTIL_FINISH and not matters:
             return False
         return any(finishing for _, _, _, finishing in self._pipe)
 

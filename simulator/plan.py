@@ -17,6 +17,8 @@ class Holds(Enum):
 
     ONE_STEP = "one step"
     """The default: ask me every step. Always correct, only slower."""
+    WHILE_ALONE = "while alone"
+    """Until a request arrives or a block cannot be had: finishes change nothing, nobody waits."""
     UNTIL_ARRIVAL = "until arrival"
     """Until a request arrives or finishes, or a block cannot be had."""
     UNTIL_FINISH = "until finish"

@@ -94,6 +94,10 @@ class Sequence:
     )
 
     _block_ids: NDArray[np.int64]
+    _finish_step: int
+    _first_context: int
+    _joined_step: int
+    _span_step: int
 
     def __init__(
         self,

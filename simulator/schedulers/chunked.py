@@ -11,8 +11,8 @@ from simulator.view import EngineView
 
 from .room import (
     KEEP_DECODING,
-    KEEP_UNTIL_ARRIVAL,
     KEEP_UNTIL_FINISH,
+    KEEP_WHILE_ALONE,
     UNLIMITED,
     Room,
     admissions,
@@ -63,7 +63,7 @@ class ChunkedPrefillScheduler:
         if not (view.waiting or view.prefilling or view.slow_path):
             pool = view.decoding
             if pool.size < self._budget and pool.growth_blocks <= free_blocks:
-                return KEEP_UNTIL_ARRIVAL if seats > 0 else KEEP_UNTIL_FINISH
+                return KEEP_WHILE_ALONE if seats > 0 else KEEP_UNTIL_FINISH
         room = Room(self._budget - (view.planned_tokens or 0), free_blocks, seats)
         if view.planned_tokens is not None:
             chunks, more = admissions(view, room, self._chunk)

@@ -18,7 +18,7 @@ Chunks = tuple[tuple[Sequence, int], ...]
 
 UNLIMITED = sys.maxsize
 
-KEEP_UNTIL_ARRIVAL = Plan(Decode.ALL, holds=Holds.UNTIL_ARRIVAL)
+KEEP_WHILE_ALONE = Plan(Decode.ALL, holds=Holds.WHILE_ALONE)
 KEEP_UNTIL_FINISH = Plan(Decode.ALL, holds=Holds.UNTIL_FINISH)
 KEEP_DECODING = {holds: Plan(Decode.ALL, holds=holds) for holds in Holds}
 """The plan of most steps, made once: everybody decodes, nothing else happens."""
@@ -220,7 +220,7 @@ def holding(view: EngineView, room: Room) -> Holds:
         return Holds.ONE_STEP
     if view.waiting or view.prefilling or room.seats <= 0 or room.tokens <= 0:
         return Holds.UNTIL_FINISH
-    return Holds.UNTIL_ARRIVAL
+    return Holds.WHILE_ALONE
 
 
 def checked_limits(

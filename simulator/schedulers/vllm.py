@@ -17,7 +17,7 @@ from simulator.view import EngineView
 
 from .room import (
     KEEP_DECODING,
-    KEEP_UNTIL_ARRIVAL,
+    KEEP_WHILE_ALONE,
     UNLIMITED,
     Chunks,
     Room,
@@ -88,7 +88,7 @@ class VllmScheduler:
         if not (view.waiting or view.prefilling or view.slow_path) and seats > 0:
             pool = view.decoding
             if pool.size < self.max_num_batched_tokens and pool.growth_blocks <= kv.free_blocks:
-                return KEEP_UNTIL_ARRIVAL
+                return KEEP_WHILE_ALONE
         room = Room(self.max_num_batched_tokens - (used or 0), kv.free_blocks, seats)
         cap = self._cap if len(view.running) + len(view.waiting) > 1 else UNLIMITED
         if used is not None:
