@@ -74,11 +74,6 @@ class BlockStore:
         self._place[found[self.refs[found] == 0]] = NOBODY
         self.refs[found] += 1
 
-    def split_off(self, free: int) -> Blocks:
-        """While all blocks are still without content: only so many are free; the others."""
-        self._bare_top = free
-        return self._bare[free:]
-
     def take(self, blocks: int) -> Blocks:
         """Free blocks without content, then the least recently used."""
         bare = min(blocks, self._bare_top)

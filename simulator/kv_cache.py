@@ -97,12 +97,13 @@ class KVCache:
     def extend(self, sequence: Sequence, tokens: int) -> None:
         """Blocks for the first `tokens` tokens of a sequence whose prompt is being computed."""
         blocks = -(-tokens // self.block_size)
-        self._take(blocks - sequence._blocks)
+        self.grow(blocks - sequence._blocks)
         sequence._blocks = blocks
 
     def grow(self, blocks: int) -> None:
         """Blocks for the pool's next tokens, whoever they are for."""
-        self._take(blocks)
+        assert blocks <= self.free_blocks, (blocks, self.free_blocks)
+        self.free_blocks -= blocks
 
     def set_aside(self, blocks: int) -> None:
         """Choose the next so many blocks to be taken now, before others are freed."""
@@ -116,7 +117,3 @@ class KVCache:
         self.free_blocks += sequence._blocks
         sequence._blocks = 0
         assert self.free_blocks <= self.blocks, (sequence, self.free_blocks)
-
-    def _take(self, blocks: int) -> None:
-        assert blocks <= self.free_blocks, (blocks, self.free_blocks)
-        self.free_blocks -= blocks

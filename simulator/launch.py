@@ -12,7 +12,7 @@ from itertools import repeat
 from .cost_model import CostModel
 from .errors import InvalidPlanError
 from .feed import ArrivalFeed, OpenFeed
-from .leap import BITS, price, refuse_price, steps_until
+from .leap import BITS, price, refuse_price, steps_until, steps_within
 from .lifecycle import Chunks, Lifecycle
 from .options import EngineOptions
 from .plan import Decode, Holds, Plan, StepShape
@@ -151,12 +151,28 @@ class Launcher:
         for sequence, new in plan.prefill:
             sequence._active_ns += duration_ns
             tokens += new
-        used_blocks = kv.blocks - kv.free_blocks
+        held = kv.blocks - kv.free_blocks
         if completed:
             life.end_prompts(completed, self._entries.count, finishing)
-        running, price = len(self._view.running), duration_ns << BITS
-        loads = (tokens, len(chunks), seqs, priced_seqs - seqs, context, used_blocks, running)
-        self._entries.add((start_ns, 1, *loads, self._evicted, len(completed), price, 0))
+        idle, running = priced_seqs - seqs, len(self._view.running)
+        prompts, ended = len(chunks), len(completed)
+        gone, price = self._evicted, duration_ns << BITS
+        row = (
+            start_ns,
+            1,
+            tokens,
+            prompts,
+            seqs,
+            idle,
+            context,
+            held,
+            running,
+            gone,
+            ended,
+            price,
+            0,
+        )
+        self._entries.add(row)
         self._started(plan, end_ns)
         return start_ns, end_ns, completed, finishing
 
@@ -165,17 +181,15 @@ class Launcher:
         flight = self._decode_steps(plan, start_ns, seqs, self._pipe)
         if plan.holds is not Holds.WHILE_ALONE or not self._runs_on:
             return flight
-        while flight is not None and flight[3] and self._goes_on(flight):
+        due_ns, sync = self._feed.next_ns, self._depth == 1
+        while flight is not None and flight[3] and self._pool.size:
+            if due_ns is not None and due_ns <= (flight[1] if sync else flight[0]):
+                break  # then more happens at its end than these finishes
             following = self._leap_after(plan, flight)
             if following is None:
                 break
             flight = following
         return flight
-
-    def _goes_on(self, flight: Flight) -> bool:
-        """Whether the finishes that this leap ends with are all that happens at its end."""
-        due_ns, asked_ns = self._feed.next_ns, flight[1] if self._depth == 1 else flight[0]
-        return self._pool.size > 0 and (due_ns is None or due_ns > asked_ns)
 
     def _leap_after(self, plan: Plan, flight: Flight) -> Flight | None:
         """The leap after a finish, without asking anybody; None: blocks or time run out first.
@@ -229,9 +243,11 @@ class Launcher:
             first, slope, steps, total_ns, last_ns = self._price(shape, steps, cut_ns, start_ns)
         else:
             first, slope = line
-            limit_ns = None if self._stop_ns is None else self._stop_ns - start_ns
-            steps, total_ns = steps_until(first, slope, steps, (cut_ns, limit_ns, self._depth))
-            self.stopped = not steps
+            steps, total_ns = steps_until(first, slope, steps, cut_ns, self._depth)
+            if self._stop_ns is not None:
+                limit_ns = self._stop_ns - start_ns
+                steps, total_ns = steps_within(first, slope, steps, total_ns, limit_ns)
+                self.stopped = not steps
             last_ns = first + (steps - 1) * slope >> BITS
         if self.stopped:
             return None
@@ -243,11 +259,28 @@ class Launcher:
         growth = pool.growth_blocks
         used_blocks = kv.blocks - kv.free_blocks + growth
         kv.grow(growth if steps == 1 else pool.growth_of(steps))
-        row = (seqs, priced_seqs - seqs, context, used_blocks, len(self._view.running))
+        idle, running = priced_seqs - seqs, len(self._view.running)
         if leaving and steps > 1:
+            row = (seqs, idle, context, used_blocks, running)
             self._log_leaving(leaving, (start_ns, steps), row, (first, slope))
         else:
-            self._entries.add((start_ns, steps, 0, 0, *row, self._evicted, 0, first, slope))
+            gone, held = self._evicted, used_blocks
+            entry = (
+                start_ns,
+                steps,
+                0,
+                0,
+                seqs,
+                idle,
+                context,
+                held,
+                running,
+                gone,
+                0,
+                first,
+                slope,
+            )
+            self._entries.add(entry)
         finishing = pool.advance(steps)
         end_ns = start_ns + total_ns
         self._started(plan, end_ns)

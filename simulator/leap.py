@@ -19,7 +19,7 @@ from .plan import StepShape
 BITS = 16
 """Prices of a line are in units of 2**-16 ns."""
 
-SHORT = 16
+SHORT = 8
 """Sums of so few steps are quicker term by term."""
 
 LONGEST_LEAP = 1 << 14
@@ -76,24 +76,28 @@ def price(
 
 
 def steps_until(
-    first: int, slope: int, steps: int, until: tuple[int | None, int | None, int]
+    first: int, slope: int, steps: int, cut_ns: int | None, depth: int
 ) -> tuple[int, int]:
-    """At most `steps` steps of a line, ended by an arrival or the stop time; and their sum, ns.
+    """At most `steps` steps of a line, ended by an arrival; and their sum, ns.
 
-    until: (when an arrival cuts, when the run stops, steps planned ahead); ns after the start.
+    cut_ns: when, after the start, the arrival cuts; depth: steps planned ahead (see `price`).
     """
-    cut_ns, limit_ns, depth = until
     if cut_ns is None:
-        total_ns = line_sum(first, slope, steps)
-    elif cut_ns <= 0:
-        steps, total_ns = 1, first >> BITS
-    else:
-        most = steps
-        steps, total_ns = steps_reaching(first, slope, most, cut_ns)
-        while depth > 1 and steps < most:
-            total_ns += first + slope * steps >> BITS
-            steps, depth = steps + 1, depth - 1
-    if limit_ns is not None and total_ns > limit_ns:
+        return steps, line_sum(first, slope, steps)
+    if cut_ns <= 0:
+        return 1, first >> BITS
+    taken, total_ns = steps_reaching(first, slope, steps, cut_ns)
+    while depth > 1 and taken < steps:
+        total_ns += first + slope * taken >> BITS
+        taken, depth = taken + 1, depth - 1
+    return taken, total_ns
+
+
+def steps_within(
+    first: int, slope: int, steps: int, total_ns: int, limit_ns: int
+) -> tuple[int, int]:
+    """Of `steps` steps of a line that take `total_ns`, those that end by `limit_ns`; maybe none."""
+    if total_ns > limit_ns:
         steps, total_ns = steps_reaching(first, slope, steps, limit_ns + 1)
         steps -= 1
         total_ns -= first + slope * steps >> BITS

@@ -5,11 +5,10 @@ requests with the same prefix, as soon as they are planned; a block nobody holds
 until it is reused. Free blocks are taken without content first, then in LRU order; a sequence's
 blocks are freed last first, so that the tail of a prefix goes before its head.
 
-Until somebody comes back for content (a shared prefix, a later turn, a preempted request), all
-blocks are alike and are only counted (`_blank`). Then work is done per admission, chunk and
-release, in whole arrays; a decoding sequence's new blocks are counted (`grow`), taken before
-anything else changes or is asked, and given their content when it leaves, or when a later turn
-asks.
+Work is done per admission, chunk and release, in whole arrays; a decoding sequence's new blocks are
+counted (`grow`), taken before anything else changes or is asked, and given their content when it
+leaves, or when a later turn asks. Where no two requests begin alike, `ResumeCache` does the same
+by counting only.
 """
 
 from __future__ import annotations
@@ -20,9 +19,8 @@ from .block_store import Blocks, BlockStore
 from .kv_cache import Contexts, KVCache
 from .prefix_keys import Keys, PrefixKeys
 from .request import Sequence
+from .resume_cache import ResumeCache
 from .trace import Trace
-
-NO_BLOCKS = np.zeros(0, dtype=np.int64)
 
 
 class PrefixCache(KVCache):
@@ -35,7 +33,6 @@ class PrefixCache(KVCache):
 
     __slots__ = (
         "_aside",
-        "_blank",
         "_lag",
         "_live",
         "_loose",
@@ -47,20 +44,26 @@ class PrefixCache(KVCache):
         "pool",
     )
 
-    def prepared(self, trace: Trace, lag: int) -> PrefixCache:
-        """A fresh cache for this trace.
+    def prepared(self, trace: Trace, lag: int) -> KVCache:
+        """A fresh cache for this trace: one that only counts, if no two requests begin alike.
 
         lag: sampled tokens of a decoding sequence whose ids are not known yet when a step is
         planned (0 sync, 1 async): blocks with them cannot be hit.
         """
+        keys = PrefixKeys(trace, self.block_size)
+        if keys.all_start_alone:
+            return ResumeCache(self.blocks, self.block_size, self.watermark, lag)
+        return self.naming(keys, lag)
+
+    def naming(self, keys: PrefixKeys, lag: int) -> PrefixCache:
+        """A fresh cache that tells blocks apart, whatever the trace."""
         cache = PrefixCache(self.blocks, self.block_size, self.watermark)
-        cache._start(trace, lag)
+        cache._start(keys, lag)
         return cache
 
-    def _start(self, trace: Trace, lag: int) -> None:
-        self.keys = PrefixKeys(trace, self.block_size)
+    def _start(self, keys: PrefixKeys, lag: int) -> None:
+        self.keys = keys
         self._lag = lag
-        self._blank = self.keys.all_start_alone
         self._store = BlockStore(self.blocks, self.keys.used)
         self._loose = np.empty(self.blocks, dtype=np.int64)
         self._loose_top = self._owed = 0
@@ -83,8 +86,6 @@ class PrefixCache(KVCache):
 
     def _hits(self, sequence: Sequence) -> tuple[Blocks, int]:
         """(leading blocks that are cached, how many nobody holds); remembered until a change."""
-        if self._blank:
-            return NO_BLOCKS, 0
         self._take_owed()
         self._name_parents(sequence)
         memo, store = self._memo, self._store
@@ -159,8 +160,6 @@ class PrefixCache(KVCache):
         missing = blocks - sequence._named_blocks
         if missing > 0:
             self._take_owed()
-            if not len(sequence._block_ids):
-                sequence._block_ids = self._room_for(sequence)
             self._loose_top -= missing
             taken = self._loose[self._loose_top : self._loose_top + missing]
             sequence._block_ids[blocks - missing : blocks] = taken
@@ -169,9 +168,6 @@ class PrefixCache(KVCache):
 
     def admit(self, sequence: Sequence) -> None:
         """Cached leading blocks become the sequence's own."""
-        if self._blank:
-            sequence._block_ids = NO_BLOCKS
-            return
         found, idle = self._hits(sequence)
         hits = len(found)
         sequence._block_ids = self._room_for(sequence)
@@ -198,7 +194,7 @@ class PrefixCache(KVCache):
         self._name(sequence, sequence._blocks)
         if blocks > sequence._blocks:
             self._take_owed()
-            self._take(blocks - sequence._blocks)
+            KVCache.grow(self, blocks - sequence._blocks)
             new = self._pop(blocks - sequence._blocks)
             self._store.refs[new] = 1
             sequence._block_ids[sequence._blocks : blocks] = new
@@ -208,9 +204,8 @@ class PrefixCache(KVCache):
 
     def grow(self, blocks: int) -> None:
         """Blocks for the pool's next tokens: counted now, taken when it matters which."""
-        self._take(blocks)
-        if not self._blank:
-            self._owed += blocks
+        KVCache.grow(self, blocks)
+        self._owed += blocks
 
     def _take_owed(self) -> None:
         """Take the blocks that grew: before anything else is taken, freed or looked up."""
@@ -221,8 +216,6 @@ class PrefixCache(KVCache):
 
     def set_aside(self, blocks: int) -> None:
         """Choose the next so many blocks to be taken now, before others are freed."""
-        if self._blank:
-            return
         self._take_owed()
         more = blocks - len(self._aside)
         if more > 0:
@@ -230,7 +223,7 @@ class PrefixCache(KVCache):
 
     def freed_by(self, sequences: list[Sequence], blocks: list[int]) -> int:
         """Blocks that become free if these are evicted: shared ones only with their last holder."""
-        if self._blank or not sequences:
+        if not sequences:
             return sum(blocks)
         named = [s._block_ids[: s._named_blocks] for s in sequences]
         unnamed = sum(blocks) - sum(len(ids) for ids in named)
@@ -242,12 +235,6 @@ class PrefixCache(KVCache):
 
         What nobody can ask for once it ended is content all the same: it is not taken first.
         """
-        if self._blank:
-            if ended:
-                self.free_blocks += sequence._blocks
-                sequence._blocks = 0
-                return
-            self._tell_apart()
         self._take_owed()
         if not ended:
             self.keys.complete(sequence.row)
@@ -264,13 +251,6 @@ class PrefixCache(KVCache):
         if ended:
             for keys in self.keys.forget(sequence.row):
                 self._store.empty(keys)
-
-    def _tell_apart(self) -> None:
-        """From now on it matters which block is which; nobody wants what is in the free ones."""
-        self._blank = False
-        held = self._store.split_off(self.free_blocks)
-        self._loose_top = len(held)
-        self._loose[: self._loose_top] = held
 
     def _hash(self, sequence: Sequence, tokens: int) -> None:
         """The full blocks of the first `tokens` tokens can be found from now on."""

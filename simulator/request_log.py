@@ -70,10 +70,18 @@ class RequestColumns:
     def _write(self, sequence: Sequence, state: int, finish_ns: int) -> None:
         self._add(
             (
-                *(sequence.row, state, sequence.arrival_ns),
-                *(sequence._first_start_ns, sequence._first_token_ns, finish_ns),
-                *(sequence._active_ns, sequence._cached_tokens, sequence._prefilled_tokens),
-                *(sequence._recomputed_tokens, sequence.preemptions, sequence._lost_tokens),
+                sequence.row,
+                state,
+                sequence.arrival_ns,
+                sequence._first_start_ns,
+                sequence._first_token_ns,
+                finish_ns,
+                sequence._active_ns,
+                sequence._cached_tokens,
+                sequence._prefilled_tokens,
+                sequence._recomputed_tokens,
+                sequence.preemptions,
+                sequence._lost_tokens,
             )
         )
 

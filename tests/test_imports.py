@@ -34,7 +34,8 @@ MAY_IMPORT = {
 
 ORDER = (
     *("units", "errors", "statistics", "step_log", "request", "trace", "result", "request_log"),
-    *("token_times", "leap_log", "kv_cache", "prefix_keys", "block_store", "prefix_cache"),
+    *("token_times", "leap_log", "kv_cache", "resume_cache", "prefix_keys", "block_store"),
+    "prefix_cache",
     *("queues", "decode_pool", "plan", "cost_model", "view", "schedulers", "feed", "leap"),
     *("clock", "options"),
     *("lifecycle", "promise", "validation", "launch", "engine", "intervals", "window", "timings"),

@@ -8,18 +8,27 @@ from hypothesis import strategies as st
 from simulator import Trace
 from simulator.kv_cache import KVCache
 from simulator.prefix_cache import PrefixCache
+from simulator.prefix_keys import PrefixKeys
 from tests.strategies import traces
 
 
 class WatchedPrefixCache(PrefixCache):
     """Remembers the cache of the last run, so that a test sees what it holds at the end."""
 
-    last: PrefixCache
+    last: KVCache
 
-    def prepared(self, trace: Trace, lag: int) -> PrefixCache:
+    def prepared(self, trace: Trace, lag: int) -> KVCache:
         """A fresh cache for a run."""
         self.last = super().prepared(trace, lag)
         return self.last
+
+
+class NamingPrefixCache(PrefixCache):
+    """Tells blocks apart even where it could count."""
+
+    def prepared(self, trace: Trace, lag: int) -> KVCache:
+        """A fresh cache for a run."""
+        return self.naming(PrefixKeys(trace, self.block_size), lag)
 
 
 @st.composite

@@ -7,7 +7,7 @@ from itertools import accumulate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.leap import BITS, line_sum, steps_reaching, steps_until
+from simulator.leap import BITS, line_sum, steps_reaching, steps_until, steps_within
 from tests.strategies import steady
 
 FIRSTS = st.integers(1 << BITS, 1 << 45)
@@ -74,4 +74,7 @@ def test_arrival_and_stop_end_a_leap_where_stepping_would(
     if stop_ns is not None:
         expected = min(expected, sum(end <= stop_ns for end in ends))
     total_ns = ends[expected - 1] if expected else 0
-    assert steps_until(first, slope, steps, (cut_ns, stop_ns, depth)) == (expected, total_ns)
+    taken = steps_until(first, slope, steps, cut_ns, depth)
+    if stop_ns is not None:
+        taken = steps_within(first, slope, *taken, stop_ns)
+    assert taken == (expected, total_ns)

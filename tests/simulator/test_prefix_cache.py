@@ -18,10 +18,11 @@ from simulator.identities import IdentityError, check_identities
 from simulator.metrics import summarize
 from simulator.prefix_cache import PrefixCache
 from simulator.request import Sequence
+from simulator.resume_cache import ResumeCache
 from simulator.schedulers import VllmScheduler
 from simulator.step_log import TokenLog
 from tests.simulator.facts import assert_same
-from tests.simulator.shared_prefixes import prefix_caches, sharing_traces
+from tests.simulator.shared_prefixes import NamingPrefixCache, prefix_caches, sharing_traces
 from tests.simulator.test_identities import changed
 from tests.simulator.test_scheduler_conformance import WAYS, check_end
 from tests.strategies import SCHEDULER_STRATEGIES, cost_models, loads, steady, traces
@@ -136,7 +137,7 @@ def test_what_was_used_longest_ago_goes_first_and_a_hit_is_a_use() -> None:
         desk.end(desk.compute(row))
     filler = desk.compute(3)  # two blocks without content are left for it
     assert (desk.hits(4), desk.hits(5)) == (4, 4)
-    desk.cache._take(1)
+    KVCache.grow(desk.cache, 1)
     desk.cache._pop(1)
     assert (desk.hits(4), desk.hits(5)) == (4, 0)
     desk.end(filler)
@@ -155,7 +156,7 @@ def test_a_content_held_twice_is_found_until_both_are_gone() -> None:
     desk.compute(2), desk.compute(3)  # the first one's blocks are reused
     assert desk.hits(4) == 8
     desk.end(twins[1])
-    desk.cache._take(2)
+    KVCache.grow(desk.cache, 2)
     desk.cache._pop(2)
     assert desk.hits(4) == 0
 
@@ -279,6 +280,23 @@ def test_without_anything_shared_or_preempted_it_is_a_counted_cache(data: st.Dat
     assume(not len(counted.evictions.row))
     cache = PrefixCache(blocks, block_size)
     assert_same(counted, simulate(trace, policies(32, 4), PRICES, cache, **options))
+
+
+@pytest.mark.parametrize("policy", SCHEDULER_STRATEGIES)
+@steady(60)
+@given(data=st.data())
+def test_where_nobody_begins_alike_counting_finds_what_names_would(
+    policy: str, data: st.DataObject
+) -> None:
+    """Tight memory: preempted sequences come back for what is left of theirs."""
+    trace = data.draw(traces())
+    kv = data.draw(prefix_caches(trace))
+    options = {"async_scheduling": data.draw(st.booleans())}
+    new_scheduler = data.draw(SCHEDULER_STRATEGIES[policy])
+    counted = simulate(trace, new_scheduler(), PRICES, kv, **options)
+    assert isinstance(kv.last, ResumeCache)
+    naming = NamingPrefixCache(kv.blocks, kv.block_size, kv.watermark)
+    assert_same(counted, simulate(trace, new_scheduler(), PRICES, naming, **options))
 
 
 @pytest.mark.parametrize("policy", SCHEDULER_STRATEGIES)
