@@ -7,6 +7,7 @@ Source: PagedAttention (Kwon et al., SOSP 2023, section 4): memory is handed out
 from __future__ import annotations
 
 from collections.abc import Container
+from collections.abc import Sequence as Rows
 from typing import Protocol
 
 from .errors import ConfigError
@@ -108,7 +109,7 @@ class KVCache:
     def set_aside(self, blocks: int) -> None:
         """Choose the next so many blocks to be taken now, before others are freed."""
 
-    def freed_by(self, sequences: list[Sequence], blocks: list[int]) -> int:
+    def freed_by(self, sequences: Rows[Sequence], blocks: Rows[int]) -> int:
         """Blocks that become free if these sequences, holding so many each, are evicted."""
         return sum(blocks)
 

@@ -15,7 +15,7 @@ from .feed import ArrivalFeed, OpenFeed
 from .leap import BITS, price, refuse_price, steps_until, steps_within
 from .lifecycle import Chunks, Lifecycle
 from .options import EngineOptions
-from .plan import Decode, Holds, Plan, StepShape
+from .plan import ALL, ONE_STEP, UNTIL_FINISH, WHILE_ALONE, Plan, StepShape, make_tuple
 from .promise import Promise
 from .request import Sequence
 from .schedulers import SCHEDULERS
@@ -89,7 +89,7 @@ class Launcher:
                 self._promise.check(plan, view)
         if preempt:
             self._evict(plan, start_ns)
-        if decode is Decode.ALL:
+        if decode is ALL:
             seqs = pool.size
             if pool.resting_now:
                 pool.resting_now = ()
@@ -136,7 +136,7 @@ class Launcher:
                 return None
         if seqs and not kv.caches_prefixes:
             finishing = pool.advance(1)
-        shape = StepShape(tuple(chunks), priced_seqs, context, longest)
+        shape: StepShape = make_tuple(StepShape, (tuple(chunks), priced_seqs, context, longest))
         duration_ns = self._step_ns(shape)
         if duration_ns <= 0:
             refuse_price(self._cost_model, shape, duration_ns)
@@ -179,7 +179,7 @@ class Launcher:
     def _leap(self, plan: Plan, start_ns: int, seqs: int) -> Flight | None:
         """Nothing but decodes, for as many steps as the plan holds."""
         flight = self._decode_steps(plan, start_ns, seqs, self._pipe)
-        if plan.holds is not Holds.WHILE_ALONE or not self._runs_on:
+        if plan.holds is not WHILE_ALONE or not self._runs_on:
             return flight
         due_ns, sync = self._feed.next_ns, self._depth == 1
         while flight is not None and flight[3] and self._pool.size:
@@ -226,18 +226,18 @@ class Launcher:
             priced_seqs = seqs + pool.padded_seqs
             context = pool.context_tokens + pool.padded_context_tokens
             longest = pool.longest_context() if self._needs_longest else 0
-        shape = StepShape((), priced_seqs, context, longest)
+        shape: StepShape = make_tuple(StepShape, ((), priced_seqs, context, longest))
         steps, cut_ns = 1, None
-        holds = plan.holds is not Holds.ONE_STEP and self._longest_leap > 1
+        holds = plan.holds is not ONE_STEP and self._longest_leap > 1
         holds = holds and self._paid_blocks == self._life.moved_blocks
         if holds and not (before and self._finish_in_flight(plan)):
             steps = pool.steps_ahead(kv.free_blocks, self._longest_leap)
-            if steps > 1 and plan.holds is not Holds.UNTIL_FINISH:
+            if steps > 1 and plan.holds is not UNTIL_FINISH:
                 due_ns = self._feed.next_ns
                 if due_ns is not None:
                     cut_ns = due_ns - start_ns
         line = self._line(shape) if steps > 1 and self._line is not None else None
-        leaving = [s for flight in before for s in flight[3]] if steps > 1 else []
+        leaving = [s for flight in before for s in flight[3]] if before and steps > 1 else ()
         if line is None:
             steps = 1 if leaving else steps
             first, slope, steps, total_ns, last_ns = self._price(shape, steps, cut_ns, start_ns)
@@ -288,7 +288,7 @@ class Launcher:
 
     def _log_leaving(
         self,
-        leaving: list[Sequence],
+        leaving: Collection[Sequence],
         when: tuple[int, int],
         row: tuple[int, int, int, int, int],
         line: tuple[int, int],
@@ -297,7 +297,7 @@ class Launcher:
         (start_ns, steps), (first, slope) = when, line
         seqs, idle, context, used_blocks, running = row
         self._entries.add((start_ns, 1, 0, 0, *row, self._evicted, 0, first, slope))
-        freed = self._kv.freed_by(leaving, [sequence._blocks for sequence in leaving])
+        freed = self._kv.freed_by([*leaving], [sequence._blocks for sequence in leaving])
         used_blocks += self._pool.growth_of(2) - self._pool.growth_blocks - freed
         later = (seqs, idle, context + seqs + idle, used_blocks, running - len(leaving))
         start_ns += first >> BITS
@@ -364,7 +364,7 @@ class Launcher:
         It does not if nobody waits for it and no client answers a finish with a request.
         """
         matters = self._view.waiting or self._closed_loop or self._line is None
-        if plan.holds is not Holds.UNTIL_FINISH and not matters:
+        if plan.holds is not UNTIL_FINISH and not matters:
             return False
         return any(finishing for _, _, _, finishing in self._pipe)
 

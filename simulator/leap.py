@@ -111,7 +111,7 @@ def steps_reaching(first: int, slope: int, steps: int, cut_ns: int) -> tuple[int
     """
     most = cut_ns // (first >> BITS) + 1
     if most < SHORT or steps < SHORT:
-        return _few_steps_reaching(first, slope, min(steps, most), cut_ns)
+        return _few_steps_reaching(first, slope, steps if steps < most else most, cut_ns)
     taken = steps
     if (first + slope * (steps - 1) >> BITS) * steps > cut_ns:
         wanted = cut_ns << BITS

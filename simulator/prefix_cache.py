@@ -13,6 +13,8 @@ by counting only.
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Rows
+
 import numpy as np
 
 from .block_store import Blocks, BlockStore
@@ -221,7 +223,7 @@ class PrefixCache(KVCache):
         if more > 0:
             self._aside = np.concatenate((self._aside, self._store.take(more)))
 
-    def freed_by(self, sequences: list[Sequence], blocks: list[int]) -> int:
+    def freed_by(self, sequences: Rows[Sequence], blocks: Rows[int]) -> int:
         """Blocks that become free if these are evicted: shared ones only with their last holder."""
         if not sequences:
             return sum(blocks)

@@ -6,7 +6,7 @@ streams as fusing, without a kernel that mixes both. It shows what fusing buys a
 
 from __future__ import annotations
 
-from simulator.plan import Decode, Plan
+from simulator.plan import ALL, NONE, Plan
 from simulator.view import EngineView
 
 from .chunked import ChunkedPrefillScheduler
@@ -62,7 +62,7 @@ class AlternatingScheduler:
         decode = serve_decodes(view, room)
         if room.evicted or view.previous.prefill:
             return Plan(decode, (), tuple(room.evicted))
-        if decode is Decode.ALL:
+        if decode is ALL:
             return KEEP_DECODING[holding(view, room)]
         return Plan(decode, holds=holding(view, room))
 
@@ -76,4 +76,4 @@ class AlternatingScheduler:
         if view.waiting:
             admitted, more = admissions(view, room, self._chunk)
             chunks += admitted
-        return Plan(Decode.NONE, chunks, tuple(room.evicted), more=more)
+        return Plan(NONE, chunks, tuple(room.evicted), more=more)

@@ -6,20 +6,20 @@ limits of vLLM: P prompt tokens + D decode tokens <= `max_num_batched_tokens`.
 
 from __future__ import annotations
 
-from simulator.plan import Decode, Plan
+from simulator.plan import ALL, NONE, Plan
 from simulator.view import EngineView
 
 from .room import (
     KEEP_DECODING,
-    KEEP_UNTIL_FINISH,
-    KEEP_WHILE_ALONE,
     UNLIMITED,
     Room,
     admissions,
     checked_limits,
     continue_prompts,
+    decodes_only,
     holding,
     serve_decodes,
+    with_chunks,
 )
 
 
@@ -59,22 +59,23 @@ class ChunkedPrefillScheduler:
 
     def plan(self, view: EngineView) -> Plan:
         """Everybody decodes; running prompts go on; new ones are admitted."""
-        seats, free_blocks = self.max_num_seqs - len(view.running), view.kv.free_blocks
-        if not (view.waiting or view.prefilling or view.slow_path):
-            pool = view.decoding
-            if pool.size < self._budget and pool.growth_blocks <= free_blocks:
-                return KEEP_WHILE_ALONE if seats > 0 else KEEP_UNTIL_FINISH
-        room = Room(self._budget - (view.planned_tokens or 0), free_blocks, seats)
+        seats = self.max_num_seqs - len(view.running)
+        plan = decodes_only(view, self._budget, seats)
+        if plan is not None:
+            return plan
+        room = Room(self._budget - (view.planned_tokens or 0), view.kv.free_blocks, seats)
         if view.planned_tokens is not None:
             chunks, more = admissions(view, room, self._chunk)
-            return Plan(Decode.NONE, chunks, more=more)
+            return Plan(NONE, chunks, more=more)
         decode, more = serve_decodes(view, room), False
         chunks = continue_prompts(view, room, self._chunk) if view.prefilling else ()
         if view.waiting and room.seats > 0 and room.tokens > 0:
             admitted, more = admissions(view, room, self._chunk)
             chunks += admitted
-        if chunks or more or room.evicted:
-            return Plan(decode, chunks, tuple(room.evicted), more=more)
-        if decode is Decode.ALL:
+        if more or room.evicted:
+            return Plan(decode, chunks, room.evicted, more=more)
+        if chunks:
+            return with_chunks(decode, chunks)
+        if decode is ALL:
             return KEEP_DECODING[holding(view, room)]
         return Plan(decode, holds=holding(view, room))

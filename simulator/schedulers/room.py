@@ -10,7 +10,16 @@ from collections.abc import Iterable
 from numbers import Integral
 
 from simulator.errors import ConfigError
-from simulator.plan import Decode, Holds, Plan
+from simulator.plan import (
+    ALL,
+    ONE_STEP,
+    UNTIL_FINISH,
+    WHILE_ALONE,
+    Decode,
+    Holds,
+    Plan,
+    make_tuple,
+)
 from simulator.request import Sequence
 from simulator.view import EngineView
 
@@ -18,9 +27,9 @@ Chunks = tuple[tuple[Sequence, int], ...]
 
 UNLIMITED = sys.maxsize
 
-KEEP_WHILE_ALONE = Plan(Decode.ALL, holds=Holds.WHILE_ALONE)
-KEEP_UNTIL_FINISH = Plan(Decode.ALL, holds=Holds.UNTIL_FINISH)
-KEEP_DECODING = {holds: Plan(Decode.ALL, holds=holds) for holds in Holds}
+KEEP_WHILE_ALONE = Plan(ALL, holds=WHILE_ALONE)
+KEEP_UNTIL_FINISH = Plan(ALL, holds=UNTIL_FINISH)
+KEEP_DECODING = {holds: Plan(ALL, holds=holds) for holds in Holds}
 """The plan of most steps, made once: everybody decodes, nothing else happens."""
 
 
@@ -47,16 +56,16 @@ class Room:
         self.blocks = blocks
         self.seats = seats
         self.granted = 0
-        self.evicted: list[Sequence] = []
-        self.withdrawn: list[tuple[Sequence, int]] = []
-        self.taken: list[int] = []
-        self._held: list[int] = []
+        self.evicted: tuple[Sequence, ...] = ()
+        self.withdrawn: tuple[tuple[Sequence, int], ...] = ()
+        self.taken: tuple[int, ...] = ()
+        self._held: tuple[int, ...] = ()
         self._freed = 0
 
     def evict(self, view: EngineView, victim: Sequence) -> None:
         """Its seat and blocks are there to give; blocks it shares only with their last holder."""
-        self.evicted.append(victim)
-        self._held.append(view.blocks_of(victim))
+        self.evicted += (victim,)
+        self._held += (view.blocks_of(victim),)
         freed = view.kv.freed_by(self.evicted, self._held)
         self.blocks += freed - self._freed
         self._freed = freed
@@ -64,8 +73,37 @@ class Room:
 
     def would_free(self, view: EngineView, victims: list[Sequence]) -> int:
         """Blocks that evicting these too would add."""
-        held = [*self._held, *(view.blocks_of(victim) for victim in victims)]
-        return view.kv.freed_by([*self.evicted, *victims], held) - self._freed
+        held = (*self._held, *(view.blocks_of(victim) for victim in victims))
+        return view.kv.freed_by((*self.evicted, *victims), held) - self._freed
+
+
+def decodes_only(view: EngineView, tokens: int, seats: int) -> Plan | None:
+    """The plan of most steps, told at a glance: everybody decodes, nobody else can start.
+
+    tokens: the step's budget. None: it takes a closer look.
+    """
+    pool, free_blocks = view.decoding, view.kv.free_blocks
+    if view.prefilling or view.slow_path or pool.size >= tokens:
+        return None
+    blocks = free_blocks - pool.growth_blocks
+    if blocks < 0:
+        return None
+    if not view.waiting:
+        return KEEP_WHILE_ALONE if seats > 0 else KEEP_UNTIL_FINISH
+    if not pool.size or view.planned_tokens is not None:
+        return None
+    if seats > 0:
+        head, kv = next(iter(view.waiting)), view.kv
+        need = -(-head.known_tokens // kv.block_size) + kv.watermark_blocks
+        if need <= blocks or not kv.finds_nothing(head):
+            return None
+    return KEEP_UNTIL_FINISH
+
+
+def with_chunks(decode: Decode | tuple[Sequence, ...], chunks: Chunks) -> Plan:
+    """A step with prompt chunks and nothing out of the ordinary."""
+    plan: Plan = make_tuple(Plan, (decode, chunks, (), ONE_STEP, 0, None, (), (), False))
+    return plan
 
 
 def serve_decodes(view: EngineView, room: Room) -> Decode | tuple[Sequence, ...]:
@@ -84,7 +122,7 @@ def serve_decodes(view: EngineView, room: Room) -> Decode | tuple[Sequence, ...]
         return decode_all_but(view, room, holders)
     room.tokens -= pool.size
     room.blocks -= pool.growth_blocks
-    return Decode.ALL
+    return ALL
 
 
 def decode_all_but(view: EngineView, room: Room, victims: Iterable[Sequence]) -> Decode:
@@ -97,11 +135,11 @@ def decode_all_but(view: EngineView, room: Room, victims: Iterable[Sequence]) ->
         if victim in pool:
             growth -= pool.needs_block(victim)
             members -= 1
-        room.taken.append(room.blocks)
+        room.taken += (room.blocks,)
         room.evict(view, victim)
     room.tokens -= members
     room.blocks -= growth
-    return Decode.ALL
+    return ALL
 
 
 def _walk_decodes(view: EngineView, room: Room) -> tuple[Sequence, ...]:
@@ -177,7 +215,10 @@ def admit_prompts(view: EngineView, room: Room, chunk_size: int, *, whole: bool 
             if tokens > left and (chunks or view.planned_tokens):
                 break
         else:
-            tokens = min(tokens, left, chunk_size)
+            if tokens > left:
+                tokens = left
+            if tokens > chunk_size:
+                tokens = chunk_size
         free -= need
         seats -= 1
         left -= tokens
@@ -217,10 +258,10 @@ def holding(view: EngineView, room: Room) -> Holds:
     A head of the queue whose earlier turn still generates may find more in the cache every step.
     """
     if view.waiting and view.kv.source_decodes(next(iter(view.waiting))):
-        return Holds.ONE_STEP
+        return ONE_STEP
     if view.waiting or view.prefilling or room.seats <= 0 or room.tokens <= 0:
-        return Holds.UNTIL_FINISH
-    return Holds.WHILE_ALONE
+        return UNTIL_FINISH
+    return WHILE_ALONE
 
 
 def checked_limits(

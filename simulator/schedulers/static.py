@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Literal
 
 from simulator.errors import ConfigError
-from simulator.plan import Decode, Holds, Plan
+from simulator.plan import ALL, NONE, UNTIL_FINISH, Plan
 from simulator.units import seconds_to_ns
 from simulator.view import EngineView
 
@@ -66,8 +66,8 @@ class StaticScheduler:
             return self._next_batch(view)
         room = Room(UNLIMITED, view.kv.free_blocks, 0)
         decode = serve_decodes(view, room)
-        if decode is Decode.ALL and not room.evicted:
-            return KEEP_DECODING[Holds.UNTIL_FINISH]
+        if decode is ALL and not room.evicted:
+            return KEEP_DECODING[UNTIL_FINISH]
         return Plan(decode, (), tuple(room.evicted))
 
     def _next_batch(self, view: EngineView) -> Plan:
@@ -78,7 +78,7 @@ class StaticScheduler:
         room = Room(UNLIMITED, view.kv.free_blocks, seats)
         batch, more = admissions(view, room, UNLIMITED, whole=True)
         longest = max((new for _, new in batch), default=0) if self.pad_prompts else 0
-        return Plan(Decode.NONE, batch, padded_prefill_tokens=longest, more=more)
+        return Plan(NONE, batch, padded_prefill_tokens=longest, more=more)
 
     def _full_batch_due_ns(self, view: EngineView) -> int | None:
         """When a batch that is not full must start all the same; None: now."""

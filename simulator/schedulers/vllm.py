@@ -11,19 +11,20 @@ from __future__ import annotations
 from typing import Literal
 
 from simulator.errors import ConfigError
-from simulator.plan import Decode, Holds, Plan
+from simulator.plan import ALL, NONE, Decode, Holds, Plan
 from simulator.request import Sequence
 from simulator.view import EngineView
 
 from .room import (
     KEEP_DECODING,
-    KEEP_WHILE_ALONE,
     UNLIMITED,
     Chunks,
     Room,
     checked_limits,
     decode_all_but,
+    decodes_only,
     holding,
+    with_chunks,
 )
 
 
@@ -72,6 +73,7 @@ class VllmScheduler:
         self.scheduler_reserve_full_isl = scheduler_reserve_full_isl
         self.policy = policy
         self.long_prefill_token_threshold = chunk_size or long_prefill_token_threshold
+        self._in_order = policy == "fcfs" and scheduler_reserve_full_isl
         self._cap = self.long_prefill_token_threshold or UNLIMITED
         if policy == "priority":
             self.queue_key = _priority
@@ -85,32 +87,34 @@ class VllmScheduler:
         """The running sequences in order; then, one by one, the head of the queue."""
         used, kv = view.planned_tokens, view.kv
         seats = self.max_num_seqs - len(view.running)
-        if not (view.waiting or view.prefilling or view.slow_path) and seats > 0:
-            pool = view.decoding
-            if pool.size < self.max_num_batched_tokens and pool.growth_blocks <= kv.free_blocks:
-                return KEEP_WHILE_ALONE
+        if self._in_order and used is None:
+            plan = decodes_only(view, self.max_num_batched_tokens, seats)
+            if plan is not None:
+                return plan
         room = Room(self.max_num_batched_tokens - (used or 0), kv.free_blocks, seats)
         cap = self._cap if len(view.running) + len(view.waiting) > 1 else UNLIMITED
         if used is not None:
             head = self._admit(view, room, cap)
-            return Plan(Decode.NONE, head, more=bool(head) and len(view.waiting) > 1)
+            return Plan(NONE, head, more=bool(head) and len(view.waiting) > 1)
         decode, chunks = self._serve_all(view, room, cap) or self._walk(view, room, cap)
         more = False
         if view.waiting and not room.evicted:
             admitted, more = self._admit_all(view, room, cap)
             chunks += admitted
             more = more and (bool(admitted) or self._may_admit(view, room, cap, chunks))
-        if chunks or more or room.evicted:
+        if more or room.evicted:
             return Plan(
                 decode,
                 chunks,
-                tuple(room.evicted),
-                withdrawn=tuple(room.withdrawn),
-                taken=tuple(room.taken),
+                room.evicted,
+                withdrawn=room.withdrawn,
+                taken=room.taken,
                 more=more,
             )
+        if chunks:
+            return with_chunks(decode, chunks)
         holds = self._holding(view, room)
-        return KEEP_DECODING[holds] if decode is Decode.ALL else Plan(decode, holds=holds)
+        return KEEP_DECODING[holds] if decode is ALL else Plan(decode, holds=holds)
 
     def _holding(self, view: EngineView, room: Room) -> Holds:
         """As everywhere; but a more urgent arrival overtakes a head that waits for blocks."""
@@ -145,7 +149,7 @@ class VllmScheduler:
                 return None
             chunks.append((sequence, new))
         room.tokens, room.blocks = tokens, blocks
-        return Decode.ALL, tuple(chunks)
+        return ALL, tuple(chunks)
 
     def _walk(self, view: EngineView, room: Room, cap: int) -> tuple[tuple[Sequence, ...], Chunks]:
         """The running list in order; who finds no block evicts, from the tail or by priority."""
@@ -168,13 +172,13 @@ class VllmScheduler:
                 if running.index(victim) < position:
                     position -= 1
                 running.remove(victim)
-                room.taken.append(sum(blocks for _, blocks in given.values()))
+                room.taken += (sum(blocks for _, blocks in given.values()),)
                 tokens, blocks = given.pop(victim, (0, 0))
                 room.tokens += tokens
                 room.evict(view, victim)
                 room.blocks += blocks
                 if tokens:
-                    room.withdrawn.append((victim, tokens))
+                    room.withdrawn += ((victim, tokens),)
                 if victim is sequence:
                     break
             else:
