@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from .errors import CalibrationError
-from .timing import Clock, HostClock, LappedWork, Work
+from .timing import Clock, HostClock, LappedWork, Work, by_name
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 GIB = 1024**3
@@ -24,9 +24,17 @@ SLEEP_CYCLES = 20_000_000
 
 
 class CudaClock:
-    """Device events: the time between two points of the stream, without the host's."""
+    """Device events: the time between two points of the stream, without the host's.
+
+    Before every sample the L2 cache is overwritten; within a step, every layer has weights and
+    cache of its own, so that no kernel finds there what the one of another layer left.
+    """
 
     now_ns = staticmethod(time.perf_counter_ns)
+
+    def __init__(self, device: str) -> None:
+        cache_bytes = int(torch.cuda.get_device_properties(device).L2_cache_size)
+        self._flush = torch.empty(2 * cache_bytes, dtype=torch.uint8, device=device)
 
     def time_ns(self, work: Work, first: int, evaluations: int) -> float:
         """As `Clock.time_ns`."""
@@ -35,15 +43,14 @@ class CudaClock:
             for evaluation in range(first, first + evaluations):
                 work(evaluation)
 
-        return sum(self._events_ns(lapped).values()) / evaluations
+        return sum(ns for _, ns in self._events_ns(lapped)) / evaluations
 
     def laps_ns(self, work: LappedWork) -> dict[str, float]:
         """As `Clock.laps_ns`."""
-        laps = self._events_ns(work)
-        laps.pop("", None)
-        return laps
+        return by_name(lap for lap in self._events_ns(work) if lap[0])
 
-    def _events_ns(self, work: LappedWork) -> dict[str, float]:
+    def _events_ns(self, work: LappedWork) -> list[tuple[str, float]]:
+        self._flush.zero_()  # what the sample before left in the L2 cache goes
         torch.cuda.synchronize()
         torch.cuda._sleep(SLEEP_CYCLES)  # type: ignore[no-untyped-call]  # torch's own
         marks: list[tuple[str, torch.cuda.Event]] = []
@@ -57,10 +64,9 @@ class CudaClock:
         work(lap)
         lap("")
         torch.cuda.synchronize()
-        spent: dict[str, float] = {}
-        for (_, start), (name, end) in pairwise(marks):
-            spent[name] = spent.get(name, 0.0) + start.elapsed_time(end) * 1e6
-        return spent
+        return [
+            (name, start.elapsed_time(end) * 1e6) for (_, start), (name, end) in pairwise(marks)
+        ]
 
 
 def check_device(device: str, dtype: str) -> None:
@@ -80,7 +86,7 @@ def check_device(device: str, dtype: str) -> None:
 
 def clock_of(device: str) -> Clock:
     """The clock of a device's kernels."""
-    return CudaClock() if device.startswith("cuda") else HostClock()
+    return CudaClock(device) if device.startswith("cuda") else HostClock()
 
 
 def memory_bytes(device: str) -> int:

@@ -72,7 +72,7 @@ def grid_of(limits: Limits) -> list[Shape]:
     rows = [n for n in tokens if n in (1, tokens[-1]) or (n >= MIXED_CHUNK and n & (n - 1) == 0)]
     contexts = [c for c in (16, 256, 1024, 4096, 16384, 65536) if c < longest] + [longest]
     pasts = [c for c in contexts if c >= 256 or c == longest]
-    seqs = _ladder(limits.max_seqs)
+    seqs = token_ladder(limits.max_seqs)
     shapes = {Shape(n, 0, 0, 0) for n in tokens}
     shapes |= {Shape(n, min(c, longest + 1 - n), 0, 0) for n in rows for c in pasts}
     shapes |= {Shape(0, 0, n, c) for n in seqs for c in contexts}
@@ -89,7 +89,7 @@ def token_counts(limits: Limits) -> list[int]:
     [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 100]
     """
     top = min(limits.max_tokens, limits.max_context)
-    counts = {*_ladder(top)}
+    counts = {*token_ladder(top)}
     if limits.fine:
         counts |= {*range(1, 17), *range(24, 129, 8), *range(144, FINE_TOKENS + 1, 16)}
         counts |= {edge + 1 for edge in range(TILE, FINE_TOKENS + 1, TILE)}
@@ -124,8 +124,12 @@ def _between(rng: np.random.Generator, low: int, high: int) -> int:
     return round(math.exp(rng.uniform(math.log(low), math.log(high))))
 
 
-def _ladder(top: int) -> list[int]:
-    """1, 2, 3, 4, 6, 8, 12 … top: every power of two and its half more."""
+def token_ladder(top: int) -> list[int]:
+    """1, 2, 3, 4, 6, 8, 12 … top: every power of two and its half more.
+
+    >>> token_ladder(10)
+    [1, 2, 3, 4, 6, 8, 10]
+    """
     powers = (1 << i for i in range(top.bit_length()))
     steps = {count for power in powers for count in (power, power * 3 // 2)}
     return sorted({count for count in steps if count < top} | {top})

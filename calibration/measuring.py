@@ -16,6 +16,7 @@ from .batch import Batch, Cache, Chunk
 from .device import clock_of
 from .grid import Shape
 from .kernels import Decoder
+from .predict import padding_of
 from .timing import Effort, HostClock, Work, measure, measure_laps
 from .trial import Trial, totals_ns
 from .trials import WHOLE, TrialLog
@@ -26,16 +27,24 @@ Progress = Callable[[float, int, int], None]
 MIN_ROUNDS = 3
 NOISY = 0.05
 """A shape whose samples spread more than this is timed again while there is time."""
-MAX_ROUNDS = 20
+MAX_ROUNDS = 60
+VISITS = 10
+"""Into so many visits the time of a shape is cut: what slows the machine for a while then falls on
+some samples of all shapes."""
 LAPPED_LAYERS = 8
 """Layers whose kernels are timed one by one on a GPU: all are alike, and its queue is finite."""
 
 
 class StepTimer:
-    """Times whole steps of a decoder, and their kernels where they stand in the step."""
+    """Times whole steps of a decoder, and their kernels where they stand in the step.
 
-    def __init__(self, decoder: Decoder) -> None:
-        self._decoder = decoder
+    captured: sizes that decode-only whole steps are padded to. not_captured: why a decode step
+    could not be captured as a CUDA graph, and ran kernel by kernel; None as long as all could.
+    """
+
+    def __init__(self, decoder: Decoder, captured: Sequence[int] = ()) -> None:
+        self._decoder, self._captured = decoder, captured
+        self.not_captured: str | None = None
         self._device = decoder.device.type
         self._clock = clock_of(str(decoder.device))
         self.lapped_layers = len(decoder.layers)
@@ -50,17 +59,34 @@ class StepTimer:
 
     def whole(self, shape: Shape, effort: Effort) -> Trial:
         """A step end to end on the host's clock, until its tokens are in the host's memory."""
-        batch, caches = self._prepared(shape)
+        padding = 0 if shape.chunk else padding_of(self._captured, shape.decode_seqs)
+        batch, caches = self._prepared(shape, padding)
         run: Callable[[], torch.Tensor] = lambda: self._decoder.step(batch, caches)  # noqa: E731
-        if self._device == "cuda" and not shape.chunk:
-            run = _captured(run)
+        if self._device == "cuda" and not shape.chunk and self.not_captured is None:
+            run = self._graph_of(run)
         work: Work = lambda _: run().tolist()  # noqa: E731
         return measure(work, HostClock(), effort)
 
-    def _prepared(self, shape: Shape) -> tuple[Batch, list[Cache]]:
+    def activated_experts(self, tokens: int) -> float:
+        """Experts of a layer that a step of so many tokens uses, mean over the layers."""
+        batch, caches = self._prepared(Shape(tokens, 0, 0, 0))
+        self._decoder.step(batch, caches)
+        used = [routed.used for routed in self._decoder.routed]
+        return sum(used) / len(used)
+
+    def _graph_of(self, run: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
+        try:
+            return _captured(run)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            self.not_captured = str(error).partition("\n")[0]
+            return run
+
+    def _prepared(self, shape: Shape, padding: int = 0) -> tuple[Batch, list[Cache]]:
         decoder, seqs = self._decoder, shape.decode_seqs
         chunks = [Chunk(seqs, shape.past, shape.chunk)] if shape.chunk else []
-        batch = decoder.batch(chunks, [shape.decode_context] * seqs)
+        batch = decoder.batch(chunks, [shape.decode_context] * seqs, padding)
         layers = range(len(decoder.layers))
         return batch, [decoder.cache(layer, shape.sequences, shape.width) for layer in layers]
 
@@ -114,14 +140,12 @@ def measure_all(
 
 
 def _effort(budget_s: float, spent_s: float, jobs: int) -> Effort:
-    """A round should take a fifth of the time; in a hurry, one sample is a sample."""
-    each = budget_s / 5 / jobs
-    hurry = spent_s > budget_s
+    """A round should take a tenth of the time; in a hurry, one sample is a sample."""
     return Effort(
-        budget_s=each,
-        target_spread=0.03,
-        min_samples=1 if hurry else 3,
-        max_samples=50,
+        budget_s=budget_s / VISITS / jobs,
+        target_spread=0.0,
+        min_samples=1 if spent_s > budget_s else 2,
+        max_samples=20,
         warmup=1,
     )
 

@@ -18,6 +18,17 @@ WHOLE = "whole step"
 """The name under which a step's time end to end is kept, beside its laps."""
 
 
+def resumed_threads(path: Path) -> int | None:
+    """Threads with which a `.partial` file was begun, None if there is none."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            begun = json.loads(file.readline())
+    except (OSError, ValueError):
+        return None
+    threads = begun.get("threads") if isinstance(begun, dict) else None
+    return threads if isinstance(threads, int) else None
+
+
 class TrialLog:
     """Samples by shape, that outlive the process.
 

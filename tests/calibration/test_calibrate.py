@@ -87,7 +87,7 @@ def test_the_table_loads_with_provenance_and_its_error(model, tmp_path):
         torch.__version__,
     )
     assert "1 threads" in provenance["device"]
-    assert "scaled_dot_product_attention" in provenance["note"]
+    assert provenance["attention_backend"].startswith("torch scaled_dot_product_attention")
     # 2 layers x 2 x 2 KV heads x 8 x 4 bytes = 256 bytes a token; 4 GiB hold 2**24 of them.
     assert table.kv.blocks == 2**20
     assert table.max_model_len == 128

@@ -24,7 +24,10 @@ GRIDS = OperatorGrids(
         "lm_head": Operator(axis="sequences", per="step", points=((1, 100.0),)),
         "all_reduce": Operator(axis="bytes", bytes_per_token=8192, calls=2, points=((8192, 9.0),)),
     },
-    ((0, 0, 1, 16, 5.0), (16, 0, 0, 0, 7.0), (16, 0, 1, 16, 11.0)),
+    (
+        *((0, 0, 1, 16, 5.0), (0, 0, 1, 32, 6.0)),
+        *((16, 0, 0, 0, 7.0), (16, 0, 1, 16, 11.0), (16, 8, 0, 0, 8.0)),
+    ),
 )
 TABLE = CostTable(
     kind="operators",
