@@ -167,26 +167,28 @@ def test_python_m_calibration_takes_the_same_flags(model, tmp_path, capsys):
     assert command.endswith("--threads 1 -o table.json")
 
 
-BARE = """
-import importlib.abc, runpy, sys
-OF_TORCH = "torch torchgen functorch numpy sympy mpmath networkx jinja2 markupsafe filelock fsspec"
-KNOWN = {*sys.stdlib_module_names, *OF_TORCH.split(), "typing_extensions", "calibration"}
-class Absent(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path, target=None):
-        if name.partition(".")[0] not in KNOWN and not name.startswith("_sysconfigdata"):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-sys.meta_path.insert(0, Absent())
-sys.argv[0] = "calibration"
-runpy.run_module("calibration", run_name="__main__")
-"""
-"""`python -m calibration` where only torch, what torch needs, and numpy can be imported."""
+OF_TORCH = (
+    *("torch", "torchgen", "functorch", "numpy", "numpy.libs", "sympy", "mpmath", "networkx"),
+    *("jinja2", "markupsafe", "filelock", "fsspec", "typing_extensions.py"),
+)
+"""All that `pip install torch numpy` brings to a CPU, as found beside torch."""
 
 
 def test_torch_and_numpy_are_enough(model, tmp_path):
-    table = tmp_path / "table.json"
+    """In a folder of packages that holds nothing else."""
+    packages, table = tmp_path / "packages", tmp_path / "table.json"
+    packages.mkdir()
+    installed = Path(torch.__file__).parents[1]
+    for name in OF_TORCH:
+        if (installed / name).exists():
+            (packages / name).symlink_to(installed / name)
+    (packages / "calibration").symlink_to(Path(__file__).parents[2] / "calibration")
+    program = (
+        f"import runpy, sys; sys.path.append({str(packages)!r}); sys.argv[0] = 'calibration'\n"
+        "runpy.run_module('calibration', run_name='__main__')"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", BARE, "--model", str(model), *FLAGS, "-o", str(table)],
-        cwd=Path(__file__).parents[2],
+        [sys.executable, "-I", "-S", "-c", program, "--model", str(model), *FLAGS, "-o", table],
         capture_output=True,
         text=True,
         check=False,
