@@ -1,7 +1,8 @@
-"""`ModelConfig`: the sizes of a dense decoder, from its Hugging Face `config.json`.
+"""`ModelConfig`: the sizes of a decoder, from its Hugging Face `config.json`.
 
-Llama, Mistral, Qwen2 and Qwen3. A key that is not understood is refused, because it may change
-the size of the model (experts, latent attention, quantised weights).
+Llama, Mistral, Qwen2 and Qwen3; with experts Mixtral, Qwen2-MoE and Qwen3-MoE. A key that is not
+understood is refused, because it may change the size of the model (latent attention, quantised
+weights).
 """
 
 from __future__ import annotations
@@ -15,11 +16,22 @@ from simulator.errors import ConfigError, nearest
 from .model_memory import heads_per_gpu, kv_bytes_per_head, linear_bytes, whole_bytes
 
 BUNDLED_MODELS = Path(__file__).parent / "models"
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+EXPERTS_KEY = {
+    "mixtral": "num_local_experts",
+    "qwen2_moe": "num_experts",
+    "qwen3_moe": "num_experts",
+}
+"""Families with experts, and how each calls their number."""
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", *EXPERTS_KEY)
 SIZES = (
     *("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
     "vocab_size",
 )
+EXPERTS = (
+    *("num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size"),
+    *("mlp_only_layers", "decoder_sparse_step"),
+)
+"""Read of families with experts only."""
 READ = (
     *SIZES,
     *("model_type", "num_key_value_heads", "head_dim", "tie_word_embeddings"),
@@ -29,13 +41,18 @@ WITHOUT_SIZE = (
     *("architectures", "attention_dropout", "auto_map", "dtype", "hidden_act", "mlp_bias"),
     *("initializer_range", "layer_types", "max_window_layers", "pretraining_tp", "rms_norm_eps"),
     *("rope_parameters", "rope_scaling", "rope_theta", "torch_dtype", "use_cache"),
+    *("norm_topk_prob", "output_router_logits", "router_aux_loss_coef", "router_jitter_noise"),
 )
 """Keys that change no size counted here, and that are ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
-    """A dense decoder: grouped-query attention, gated MLP. Sizes are counts, not bytes."""
+    """A decoder: grouped-query attention, gated MLP or experts. Sizes are counts, not bytes.
+
+    experts: 0 for a dense model. With experts, `intermediate_size` is that of each of them, and
+    `shared_intermediate_size` that of the one that all tokens pass (0: there is none).
+    """
 
     name: str
     family: str
@@ -49,6 +66,9 @@ class ModelConfig:
     ties_embeddings: bool
     attention_bias: bool = False
     max_model_len: int | None = None
+    experts: int = 0
+    experts_per_token: int = 0
+    shared_intermediate_size: int = 0
 
     def __post_init__(self) -> None:
         if self.attention_heads % self.kv_heads:
@@ -63,10 +83,12 @@ class ModelConfig:
         path = Path(path)
         raw = _read(path)
         _refuse_unknown(raw, path)
-        missing = [key for key in ("model_type", *SIZES) if raw.get(key) is None]
+        experts = _experts(raw, path)
+        needed = [key for key in SIZES if key != "intermediate_size" or not experts]
+        missing = [key for key in ("model_type", *needed) if raw.get(key) is None]
         if missing:
             raise ConfigError(f"{path}: {', '.join(missing)} missing: the model's size needs it")
-        size = {key: _whole(raw, key, path) for key in SIZES}
+        size = {key: _whole(raw, key, path) for key in needed} | experts
         hidden, heads = size["hidden_size"], size["num_attention_heads"]
         if raw.get("head_dim") is None and hidden % heads:
             raise ConfigError(f"{path}: head_dim missing, and {heads} heads do not divide {hidden}")
@@ -75,22 +97,45 @@ class ModelConfig:
             family=str(raw["model_type"]),
             hidden_size=hidden,
             intermediate_size=size["intermediate_size"],
+            experts=size.get("experts", 0),
+            experts_per_token=size.get("experts_per_token", 0),
+            shared_intermediate_size=size.get("shared_intermediate_size", 0),
             layers=size["num_hidden_layers"],
             attention_heads=heads,
             kv_heads=_whole(raw, "num_key_value_heads", path, heads),
             head_dim=_whole(raw, "head_dim", path, hidden // heads),
             vocab_size=size["vocab_size"],
             ties_embeddings=bool(raw.get("tie_word_embeddings", False)),
-            attention_bias=bool(raw.get("attention_bias", raw["model_type"] == "qwen2")),
+            attention_bias=bool(
+                raw.get("attention_bias", raw["model_type"] in ("qwen2", "qwen2_moe"))
+            ),
             max_model_len=_whole(raw, "max_position_embeddings", path, 0) or None,
         )
 
     @property
     def layer_weights(self) -> int:
-        """Weights of one layer's matrices: QKV, output, gate, up, down."""
+        """Weights of one layer's matrices: QKV, output, gate, up, down; all experts' and router's."""
+        return self.dense_layer_weights + self.experts * self.expert_weights
+
+    @property
+    def expert_weights(self) -> int:
+        """Weights of one expert: gate, up, down; 0 for a dense model."""
+        return 3 * self.hidden_size * self.intermediate_size if self.experts else 0
+
+    @property
+    def dense_layer_weights(self) -> int:
+        """Weights of one layer that every token passes."""
         queries, keys = self.attention_heads * self.head_dim, self.kv_heads * self.head_dim
         attention = self.hidden_size * (2 * queries + 2 * keys)
-        return attention + 3 * self.hidden_size * self.intermediate_size
+        if not self.experts:
+            return attention + 3 * self.hidden_size * self.intermediate_size
+        shared = 3 * self.shared_intermediate_size + (1 if self.shared_intermediate_size else 0)
+        return attention + self.hidden_size * (self.experts + shared)
+
+    @property
+    def active_layer_weights(self) -> int:
+        """Weights of one layer that one token passes."""
+        return self.dense_layer_weights + self.experts_per_token * self.expert_weights
 
     @property
     def lm_head_weights(self) -> int:
@@ -101,12 +146,12 @@ class ModelConfig:
     def small_weights(self) -> int:
         """Norms and biases."""
         per_layer = 2 * self.hidden_size
-        if self.family == "qwen3":
+        if self.family in ("qwen3", "qwen3_moe"):
             per_layer += 2 * self.head_dim
         if self.attention_bias:
             per_layer += (self.attention_heads + 2 * self.kv_heads) * self.head_dim
             # Qwen2 has no bias on the output projection; a Llama with attention_bias does.
-            per_layer += 0 if self.family == "qwen2" else self.hidden_size
+            per_layer += 0 if self.family.startswith("qwen2") else self.hidden_size
         return self.layers * per_layer + self.hidden_size
 
     @property
@@ -126,7 +171,7 @@ class ModelConfig:
 
         About 1/30,000 for Qwen3-32B: the ratio that ties the two prefill terms of a fit.
         """
-        return self.attention_flops_per_pair / (2 * self.layers * self.layer_weights)
+        return self.attention_flops_per_pair / (2 * self.layers * self.active_layer_weights)
 
     def weight_bytes(self, dtype: str = "bfloat16", tp: int = 1) -> int:
         """Bytes of weights on each of `tp` GPUs.
@@ -190,7 +235,8 @@ def _refuse_unknown(raw: dict[str, object], path: Path) -> None:
     family = raw.get("model_type")
     if family is not None and family not in FAMILIES:
         raise ConfigError(f"{path}: model_type {family!r} is not one of {', '.join(FAMILIES)}")
-    known = (*READ, *WITHOUT_SIZE)
+    of_experts = (EXPERTS_KEY[str(family)], *EXPERTS) if family in EXPERTS_KEY else ()
+    known = (*READ, *of_experts, *WITHOUT_SIZE)
     for key in raw:
         if key in known or key.startswith("_") or key.endswith(("_token_id", "_version")):
             continue
@@ -203,6 +249,31 @@ def _refuse_unknown(raw: dict[str, object], path: Path) -> None:
             f"{path}: sliding_window is {raw['sliding_window']}: the KV cache of a sliding window "
             "is not modelled; set it to null to count the whole context"
         )
+
+
+def _experts(raw: dict[str, object], path: Path) -> dict[str, int]:
+    """The sizes of a model with experts; nothing for a dense one."""
+    family = str(raw.get("model_type"))
+    if family not in EXPERTS_KEY:
+        return {}
+    if raw.get("mlp_only_layers") or raw.get("decoder_sparse_step", 1) != 1:
+        raise ConfigError(
+            f"{path}: mlp_only_layers, decoder_sparse_step: layers with and without experts in one "
+            "model are not counted"
+        )
+    of_each = "intermediate_size" if family == "mixtral" else "moe_intermediate_size"
+    size = {
+        "experts": _whole(raw, EXPERTS_KEY[family], path),
+        "experts_per_token": _whole(raw, "num_experts_per_tok", path),
+        "intermediate_size": _whole(raw, of_each, path),
+        "shared_intermediate_size": _whole(raw, "shared_expert_intermediate_size", path, 0),
+    }
+    if size["experts_per_token"] > size["experts"]:
+        raise ConfigError(
+            f"{path}: num_experts_per_tok is {size['experts_per_token']}: there are "
+            f"{size['experts']} experts"
+        )
+    return size
 
 
 def _whole(raw: dict[str, object], key: str, path: Path, default: int | None = None) -> int:
