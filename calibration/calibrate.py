@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from .all_reduce import all_reduce_of
-from .device import DTYPES, GIB, check_device, device_title, kv_bytes, memory_bytes
+from .device import DTYPES, GIB, check_clock, check_device, device_title, kv_bytes, memory_bytes
 from .document import operators_of, steps_of, write_document
 from .errors import CalibrationError
 from .grid import Limits, Shape, grid_of, held_out_of, token_ladder
@@ -22,15 +22,15 @@ from .kernel_table import (
 )
 from .kernels import Decoder
 from .kv_dtype import kv_dtype_of
+from .machine import steady
 from .measuring import Progress, StepTimer, measure_all
 from .outcome import NOISY, Outcome
 from .provenance import provenance_of
 from .settings import Settings, captured_sizes
 from .sizes import DecoderSizes, find_sizes
 from .smoothing import smoothed
-from .threads import fastest_threads
 from .trial import spread_of, undisturbed
-from .trials import TrialLog, resumed_threads
+from .trials import TrialLog, begun_with
 
 BLOCK_SIZE = 16
 HOST_EVERY = 4
@@ -50,6 +50,7 @@ class _Job:
     grid: list[Shape]
     held_out: list[Shape]
     partial: Path
+    clock: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ def calibrate(
     provenance = provenance_of(
         *(settings, timed.decoder, log),
         command=command,
+        clock=job.clock,
         smoothing=smoothing,
         all_reduce=all_reduce.origin if all_reduce else None,
         not_captured=timed.not_captured,
@@ -114,16 +116,27 @@ def _job_of(settings: Settings) -> _Job:
     dtype = DTYPES[settings.dtype]
     kv_dtype = kv_dtype_of(settings.kv_cache_dtype, dtype)
     partial = settings.output.with_name(f"{settings.output.name}.partial")
-    if settings.is_cuda:
-        torch.cuda.set_device(settings.device)
-    else:
-        before = resumed_threads(partial) if settings.resume else None
-        torch.set_num_threads(settings.threads or before or fastest_threads())
+    clock = _prepare_device(settings, partial)
     limits = limits_of(settings, sizes)
     captured = captured_sizes(settings, limits.max_seqs)
     grid = grid_of(limits)
     held_out = held_out_of(limits, grid, settings.seed)
-    return _Job(settings, sizes, dtype, kv_dtype, limits, captured, grid, held_out, partial)
+    return _Job(settings, sizes, dtype, kv_dtype, limits, captured, grid, held_out, partial, clock)
+
+
+def _prepare_device(settings: Settings, partial: Path) -> str:
+    """Set device and threads; the name of the clock."""
+    if settings.is_cuda:
+        torch.cuda.set_device(settings.device)
+        clock = settings.clock or "wall"
+    else:
+        threads, clock = steady(
+            begun_with(partial) if settings.resume else (None, None),
+            (settings.threads, settings.clock),
+        )
+        torch.set_num_threads(threads)
+    check_clock(clock, settings.device)
+    return clock
 
 
 def _timed(job: _Job, log: TrialLog, progress: Progress) -> _Timed:
@@ -138,7 +151,7 @@ def _timed(job: _Job, log: TrialLog, progress: Progress) -> _Timed:
             kv_dtype=job.kv_dtype,
             attention_backend=settings.attention_backend,
         )
-        timer = StepTimer(decoder, job.captured)
+        timer = StepTimer(decoder, job.clock, job.captured)
         jobs = [(shape, False) for shape in job.grid]
         jobs += [(shape, True) for shape in (*job.grid[::HOST_EVERY], *job.held_out)]
         measure_all(
@@ -181,6 +194,7 @@ def _identity(job: _Job) -> dict[str, object]:
         "model": [str(getattr(job.sizes, field)) for field in DecoderSizes.__dataclass_fields__],
         "device": device_title(settings.device),
         "threads": torch.get_num_threads(),
+        "clock": job.clock,
         "dtype": settings.dtype,
         "kv_cache_dtype": settings.kv_cache_dtype,
         "attention_backend": settings.attention_backend,

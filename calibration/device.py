@@ -6,6 +6,8 @@ import os
 import platform
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -84,9 +86,40 @@ def check_device(device: str, dtype: str) -> None:
         )
 
 
-def clock_of(device: str) -> Clock:
-    """The clock of a device's kernels."""
-    return CudaClock(device) if device.startswith("cuda") else HostClock()
+CLOCKS = {"wall": time.perf_counter_ns, "cpu": time.thread_time_ns}
+"""Name -> nanoseconds. `cpu` is the CPU time of the calling thread, which leaves out what others
+got of the CPU; the work must then be one thread's."""
+
+
+def check_clock(clock: str, device: str) -> None:
+    """CalibrationError for a clock that is not there, or that does not see the work.
+
+    The number of torch's threads must have been set before.
+    """
+    if clock not in CLOCKS:
+        raise CalibrationError(f"clock {clock!r} is not one of {', '.join(CLOCKS)}")
+    if clock == "cpu" and (device != "cpu" or torch.get_num_threads() != 1):
+        raise CalibrationError(
+            f"clock cpu counts one thread's time, and the work on {device} is that of "
+            f"{torch.get_num_threads() if device == 'cpu' else 'a GPU'}: give --device cpu "
+            "--threads 1, or --clock wall"
+        )
+
+
+def clock_of(device: str, clock: str = "wall") -> Clock:
+    """The clock of a device's kernels; on a CPU, one of `CLOCKS`."""
+    return CudaClock(device) if device.startswith("cuda") else HostClock(CLOCKS[clock])
+
+
+@contextmanager
+def use_threads(threads: int | None) -> Iterator[None]:
+    """Let torch compute with so many threads, then as before; None: as it does."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def memory_bytes(device: str) -> int:

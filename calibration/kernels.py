@@ -30,7 +30,9 @@ EPSILON = 1e-6
 ATTENTION = "attention"
 PER_LAYER = ("norms", "qkv", "rope", ATTENTION, "o", *DENSE_MLP, *SPARSE_MLP)
 """Laps of a step that come once a layer (both norms are one); all by tokens, but attention."""
-BY_TOKENS_ONCE = ("embedding",)
+INPUTS = "inputs"
+"""Making the step's inputs from what the scheduler said: on a CPU its time adds to the kernels'."""
+BY_TOKENS_ONCE = (INPUTS, "embedding")
 BY_SEQUENCES_ONCE = ("final_norm", "lm_head", "sampler")
 """Laps that come once a step."""
 
@@ -74,6 +76,7 @@ class Decoder:
         )
         elements = cache_tokens * sizes.kv_heads * sizes.head_dim
         self._stored = [(self._held(elements), self._held(elements)) for _ in self.layers]
+        self._rotation = self._rotations(sizes.max_model_len or 2048)
         self.routed: list[Routed] = []
         self.backend, self.refused_backends = choose_backend(
             attention_backend, self.device, self._probe
@@ -107,39 +110,59 @@ class Decoder:
         keys, values = self._stored[layer]
         return Cache(keys[:elements].view(shape), values[:elements].view(shape))
 
-    def batch(self, chunks: Sequence[Chunk], contexts: Sequence[int], padding: int = 0) -> Batch:
+    def batch(
+        self,
+        chunks: Sequence[Chunk],
+        contexts: Sequence[int],
+        tokens: Sequence[int] | None = None,
+        *,
+        padding: int = 0,
+    ) -> Batch:
         """What the kernels of a step need beside weights and cache.
 
-        padding: rows more, which no sequence has, to fill a captured batch size.
+        tokens: what every row feeds in, decodes first; random by default. padding: rows more, which
+        no sequence has, to fill a captured batch size.
         """
-        positions = [*contexts, *(p for c in chunks for p in range(c.past, c.past + c.new))]
-        positions += [0] * padding
-        at = torch.tensor(positions, device=self.device, dtype=torch.float32)
-        half = torch.arange(self.sizes.head_dim // 2, device=self.device)
-        angles = at[:, None] * self.sizes.rope_theta ** (-2.0 * half / self.sizes.head_dim)
-        ends, row = [*range(len(contexts))], len(contexts)
+        positions = list(contexts)
+        ends = list(range(len(contexts)))
         for chunk in chunks:
-            row += chunk.new
-            ends.append(row - 1)
-        held = torch.tensor(list(contexts), device=self.device, dtype=torch.long)
+            positions.extend(range(chunk.past, chunk.past + chunk.new))
+            ends.append(len(positions) - 1)
+        positions += [0] * padding
+        if max(positions) >= len(self._rotation[0]):
+            self._rotation = self._rotations(2 * max(positions))
+        at, held = self._integers(positions), self._integers(contexts)
         reach = torch.arange(max(contexts, default=-1) + 1, device=self.device)
         hidden = (reach > held[:, None])[:, None, None, :]
         return Batch(
             chunks=tuple(chunks),
             contexts=held,
             slots=torch.arange(len(contexts), device=self.device),
-            tokens=torch.randint(
-                *(0, self.sizes.vocabulary, (len(positions),)),
-                device=self.device,
-                generator=self._generator,
-            ),
-            rotation=(angles.cos().to(self.dtype)[:, None], angles.sin().to(self.dtype)[:, None]),
+            tokens=self._random_tokens(len(positions))
+            if tokens is None
+            else self._integers(tokens),
+            rotation=(self._rotation[0][at], self._rotation[1][at]),
             mask=torch.zeros(hidden.shape, device=self.device, dtype=self.dtype).masked_fill_(
                 hidden, float("-inf")
             ),
-            logit_rows=torch.tensor(ends, device=self.device, dtype=torch.long),
+            logit_rows=self._integers(ends),
             padding=padding,
         )
+
+    def _integers(self, values: Sequence[int]) -> Tensor:
+        return torch.tensor(values, device=self.device, dtype=torch.long)
+
+    def _random_tokens(self, count: int) -> Tensor:
+        return torch.randint(
+            *(0, self.sizes.vocabulary, (count,)), device=self.device, generator=self._generator
+        )
+
+    def _rotations(self, positions: int) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of every position, shape (positions, 1, head size / 2) each."""
+        half = torch.arange(self.sizes.head_dim // 2, device=self.device)
+        at = torch.arange(positions, device=self.device, dtype=torch.float32)
+        angles = at[:, None] * self.sizes.rope_theta ** (-2.0 * half / self.sizes.head_dim)
+        return angles.cos().to(self.dtype)[:, None], angles.sin().to(self.dtype)[:, None]
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Rows of the embedding table; (tokens, hidden)."""

@@ -23,6 +23,7 @@ def provenance_of(
     log: TrialLog,
     *,
     command: str,
+    clock: str,
     smoothing: str,
     all_reduce: str | None = None,
     not_captured: str | None = None,
@@ -38,6 +39,7 @@ def provenance_of(
         "dtype": settings.dtype,
         "kv_cache_dtype": settings.kv_cache_dtype,
         "model": decoder.sizes.name,
+        "shapes": decoder.sizes.shapes,
         "engine": _engine(settings, not_captured),
         "attention_backend": _backend(decoder),
         "software": _software(decoder),
@@ -55,6 +57,7 @@ def provenance_of(
     }
     if all_reduce is not None:
         described["all_reduce"] = all_reduce
+    described["clock"] = clock
     if not settings.is_cuda:
         described["threads"] = torch.get_num_threads()
     return {**described, "note": "; ".join(_notes(settings, decoder, log))}

@@ -16,7 +16,8 @@ class Settings:
     """What to calibrate. time_budget_s: seconds; the limits are counts, None for the device's own
     (CPU: 1,024 tokens, 32 sequences, 2,048 of context; GPU: 8,192, 256, 32,768).
 
-    threads: of torch on a CPU; None for what a probe finds fastest now. all_reduce_bandwidth: GB/s
+    threads: of torch on a CPU, and clock, one of `device.CLOCKS`: None for what suits a CPU that
+    others use too, or not, right now (`machine.steady`). all_reduce_bandwidth: GB/s
     of a ring; all_reduce_latency: microseconds; both, where it is not to be timed.
     cudagraph_capture_sizes: decode batches that are padded to; None for the engine's own on CUDA.
     """
@@ -37,6 +38,7 @@ class Settings:
     max_num_seqs: int | None = None
     max_model_len: int | None = None
     threads: int | None = None
+    clock: str | None = None
     seed: int = 0
     name: str | None = None
     resume: bool = False

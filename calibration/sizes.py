@@ -58,6 +58,17 @@ class DecoderSizes:
         return (self.heads + 2 * self.kv_heads) * self.head_dim
 
     @property
+    def shapes(self) -> str:
+        """What decides the time of every kernel, in words."""
+        experts = f", {self.experts_per_token} of {self.experts} experts" if self.experts else ""
+        shared = f" and a shared one of {self.shared_intermediate}" * bool(self.shared_intermediate)
+        return (
+            f"{self.family}, {self.layers} layers, hidden {self.hidden}, intermediate "
+            f"{self.intermediate}{experts}{shared}, {self.heads} heads and {self.kv_heads} KV heads"
+            f" of {self.head_dim}, vocabulary {self.vocabulary}"
+        )
+
+    @property
     def has_qk_norm(self) -> bool:
         """Are queries and keys normalised before they are rotated, as in Qwen3?"""
         return self.family in QK_NORM

@@ -69,7 +69,15 @@ MEASURED_KEYS = (
     "samples",
 )
 OPTIONAL_KEYS = (
-    *("tensor_parallel", "kv_cache_dtype", "attention_backend", "all_reduce", "threads"),
+    *(
+        "tensor_parallel",
+        "kv_cache_dtype",
+        "attention_backend",
+        "all_reduce",
+        "threads",
+        "clock",
+        "shapes",
+    ),
     *("dropped", "outliers", "smoothing", "note"),
 )
 HELD_OUT_KEYS = ("split", "n", "median", "p90")

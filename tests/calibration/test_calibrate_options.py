@@ -8,17 +8,17 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from calibration import calibrate as calibrating  # noqa: E402  # after the skip
+from calibration import machine  # noqa: E402  # after the skip
 from calibration.all_reduce import all_reduce_of, ring_us, timed  # noqa: E402
 from calibration.calibrate import calibrate  # noqa: E402
 from calibration.errors import CalibrationError  # noqa: E402
 from calibration.grid import Shape  # noqa: E402
+from calibration.machine import fastest, steady  # noqa: E402
 from calibration.measuring import StepTimer  # noqa: E402
 from calibration.options import run_calibration  # noqa: E402
 from calibration.predict import Grids  # noqa: E402
 from calibration.settings import Settings, captured_sizes  # noqa: E402
-from calibration.threads import fastest  # noqa: E402
-from calibration.trials import resumed_threads  # noqa: E402
+from calibration.trials import begun_with  # noqa: E402
 from costmodels import find_model, load_cost_model  # noqa: E402
 from simulator import StepShape  # noqa: E402
 
@@ -126,13 +126,13 @@ def test_a_ring_moves_its_bytes_twice_but_for_its_own_share():
 
 def test_decodes_are_padded_to_captured_sizes_when_timed_and_when_priced(tmp_path, monkeypatch):
     padded = []
-    prepared = StepTimer._prepared
+    inputs = StepTimer._inputs
 
     def noted(timer, shape, padding=0):
         padded.append((shape.decode_seqs + padding, shape.chunk))
-        return prepared(timer, shape, padding)
+        return inputs(timer, shape, padding)
 
-    monkeypatch.setattr(StepTimer, "_prepared", noted)
+    monkeypatch.setattr(StepTimer, "_inputs", noted)
     model = measured(tmp_path, cudagraph_capture_sizes=(1, 4))
     assert model.table.parameters["decode_batch_sizes"] == [1, 4]
     assert (4, 0) in padded
@@ -176,7 +176,24 @@ def test_fewer_threads_are_taken_only_where_they_are_clearly_faster():
     assert fastest([2, 1], lambda n: {2: 100.0, 1: 98.0}[n]) == 2
 
 
-def test_a_resumed_run_keeps_the_threads_it_was_begun_with(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("slowdown", "given", "chosen"),
+    [
+        (1.01, (None, None), (2, "wall")),
+        (1.6, (None, None), (1, "cpu")),
+        (1.6, (2, None), (2, "wall")),
+        (1.6, (1, None), (1, "cpu")),
+        (1.6, (None, "wall"), (1, "wall")),
+        (1.01, (None, "cpu"), (1, "cpu")),
+    ],
+)
+def test_a_busy_cpu_is_timed_with_one_thread_by_its_cpu_time(slowdown, given, chosen, monkeypatch):
+    monkeypatch.setattr(machine, "_slowdown", lambda call: slowdown)
+    monkeypatch.setattr(machine, "_fastest_threads", lambda call: 2)
+    assert steady((None, None), given) == chosen
+
+
+def test_a_resumed_run_keeps_the_threads_and_the_clock_it_was_begun_with(tmp_path, monkeypatch):
     def kill(share, done, total):
         if done == 3:
             raise KeyboardInterrupt
@@ -185,13 +202,13 @@ def test_a_resumed_run_keeps_the_threads_it_was_begun_with(tmp_path, monkeypatch
     model.write_text(json.dumps(DENSE))
     given = {"model": str(model), "output": tmp_path / "table.json", "time_budget_s": 0.2}
     given |= {"max_num_batched_tokens": 32, "max_num_seqs": 2, "max_model_len": 64}
-    monkeypatch.setattr(calibrating, "fastest_threads", lambda: 1)
+    monkeypatch.setattr(machine, "_slowdown", lambda call: 1.6)
     with pytest.raises(KeyboardInterrupt):
         calibrate(Settings(**given), kill)
-    assert resumed_threads(tmp_path / "table.json.partial") == 1
-    monkeypatch.setattr(calibrating, "fastest_threads", lambda: 2)
-    outcome = calibrate(Settings(**given, resume=True))
-    assert load_cost_model(outcome.output).table.provenance["threads"] == 1
+    assert begun_with(tmp_path / "table.json.partial") == (1, "cpu")
+    monkeypatch.setattr(machine, "_slowdown", lambda call: 1.0)
+    provenance = load_cost_model(calibrate(Settings(**given, resume=True)).output).table.provenance
+    assert (provenance["threads"], provenance["clock"]) == (1, "cpu")
 
 
 @pytest.mark.parametrize(
