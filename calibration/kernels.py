@@ -20,6 +20,7 @@ from torch import Tensor
 from .attention import Backend, choose_backend
 from .batch import Batch, Cache, Chunk
 from .experts import Routed, activated
+from .inputs import Inputs
 from .kv_dtype import quantised, writable
 from .layers import DENSE_MLP, SPARSE_MLP, Layer, random_layer, through_mlp
 from .sizes import DecoderSizes
@@ -76,7 +77,7 @@ class Decoder:
         )
         elements = cache_tokens * sizes.kv_heads * sizes.head_dim
         self._stored = [(self._held(elements), self._held(elements)) for _ in self.layers]
-        self._rotation = self._rotations(sizes.max_model_len or 2048)
+        self._inputs = Inputs(sizes, self.device, dtype, self._generator)
         self.routed: list[Routed] = []
         self.backend, self.refused_backends = choose_backend(
             attention_backend, self.device, self._probe
@@ -123,46 +124,7 @@ class Decoder:
         tokens: what every row feeds in, decodes first; random by default. padding: rows more, which
         no sequence has, to fill a captured batch size.
         """
-        positions = list(contexts)
-        ends = list(range(len(contexts)))
-        for chunk in chunks:
-            positions.extend(range(chunk.past, chunk.past + chunk.new))
-            ends.append(len(positions) - 1)
-        positions += [0] * padding
-        if max(positions) >= len(self._rotation[0]):
-            self._rotation = self._rotations(2 * max(positions))
-        at, held = self._integers(positions), self._integers(contexts)
-        reach = torch.arange(max(contexts, default=-1) + 1, device=self.device)
-        hidden = (reach > held[:, None])[:, None, None, :]
-        return Batch(
-            chunks=tuple(chunks),
-            contexts=held,
-            slots=torch.arange(len(contexts), device=self.device),
-            tokens=self._random_tokens(len(positions))
-            if tokens is None
-            else self._integers(tokens),
-            rotation=(self._rotation[0][at], self._rotation[1][at]),
-            mask=torch.zeros(hidden.shape, device=self.device, dtype=self.dtype).masked_fill_(
-                hidden, float("-inf")
-            ),
-            logit_rows=self._integers(ends),
-            padding=padding,
-        )
-
-    def _integers(self, values: Sequence[int]) -> Tensor:
-        return torch.tensor(values, device=self.device, dtype=torch.long)
-
-    def _random_tokens(self, count: int) -> Tensor:
-        return torch.randint(
-            *(0, self.sizes.vocabulary, (count,)), device=self.device, generator=self._generator
-        )
-
-    def _rotations(self, positions: int) -> tuple[Tensor, Tensor]:
-        """Cosines and sines of every position, shape (positions, 1, head size / 2) each."""
-        half = torch.arange(self.sizes.head_dim // 2, device=self.device)
-        at = torch.arange(positions, device=self.device, dtype=torch.float32)
-        angles = at[:, None] * self.sizes.rope_theta ** (-2.0 * half / self.sizes.head_dim)
-        return angles.cos().to(self.dtype)[:, None], angles.sin().to(self.dtype)[:, None]
+        return self._inputs.batch(chunks, contexts, tokens, padding)
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Rows of the embedding table; (tokens, hidden)."""

@@ -7,43 +7,15 @@ weights).
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from simulator.errors import ConfigError, nearest
 
+from .model_json import SIZES, experts_of, read_json, refuse_unknown, whole_number
 from .model_memory import heads_per_gpu, kv_bytes_per_head, linear_bytes, whole_bytes
 
 BUNDLED_MODELS = Path(__file__).parent / "models"
-EXPERTS_KEY = {
-    "mixtral": "num_local_experts",
-    "qwen2_moe": "num_experts",
-    "qwen3_moe": "num_experts",
-}
-"""Families with experts, and how each calls their number."""
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3", *EXPERTS_KEY)
-SIZES = (
-    *("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
-    "vocab_size",
-)
-EXPERTS = (
-    *("num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size"),
-    *("mlp_only_layers", "decoder_sparse_step"),
-)
-"""Read of families with experts only."""
-READ = (
-    *SIZES,
-    *("model_type", "num_key_value_heads", "head_dim", "tie_word_embeddings"),
-    *("attention_bias", "max_position_embeddings", "sliding_window", "use_sliding_window"),
-)
-WITHOUT_SIZE = (
-    *("architectures", "attention_dropout", "auto_map", "dtype", "hidden_act", "mlp_bias"),
-    *("initializer_range", "layer_types", "max_window_layers", "pretraining_tp", "rms_norm_eps"),
-    *("rope_parameters", "rope_scaling", "rope_theta", "torch_dtype", "use_cache"),
-    *("norm_topk_prob", "output_router_logits", "router_aux_loss_coef", "router_jitter_noise"),
-)
-"""Keys that change no size counted here, and that are ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,14 +53,14 @@ class ModelConfig:
     def from_json(cls, path: str | Path) -> ModelConfig:
         """Read a `config.json`; ConfigError names the file and the key that is wrong or missing."""
         path = Path(path)
-        raw = _read(path)
-        _refuse_unknown(raw, path)
-        experts = _experts(raw, path)
+        raw = read_json(path)
+        refuse_unknown(raw, path)
+        experts = experts_of(raw, path)
         needed = [key for key in SIZES if key != "intermediate_size" or not experts]
         missing = [key for key in ("model_type", *needed) if raw.get(key) is None]
         if missing:
             raise ConfigError(f"{path}: {', '.join(missing)} missing: the model's size needs it")
-        size = {key: _whole(raw, key, path) for key in needed} | experts
+        size = {key: whole_number(raw, key, path) for key in needed} | experts
         hidden, heads = size["hidden_size"], size["num_attention_heads"]
         if raw.get("head_dim") is None and hidden % heads:
             raise ConfigError(f"{path}: head_dim missing, and {heads} heads do not divide {hidden}")
@@ -102,19 +74,19 @@ class ModelConfig:
             shared_intermediate_size=size.get("shared_intermediate_size", 0),
             layers=size["num_hidden_layers"],
             attention_heads=heads,
-            kv_heads=_whole(raw, "num_key_value_heads", path, heads),
-            head_dim=_whole(raw, "head_dim", path, hidden // heads),
+            kv_heads=whole_number(raw, "num_key_value_heads", path, heads),
+            head_dim=whole_number(raw, "head_dim", path, hidden // heads),
             vocab_size=size["vocab_size"],
             ties_embeddings=bool(raw.get("tie_word_embeddings", False)),
             attention_bias=bool(
                 raw.get("attention_bias", raw["model_type"] in ("qwen2", "qwen2_moe"))
             ),
-            max_model_len=_whole(raw, "max_position_embeddings", path, 0) or None,
+            max_model_len=whole_number(raw, "max_position_embeddings", path, 0) or None,
         )
 
     @property
     def layer_weights(self) -> int:
-        """Weights of one layer's matrices: QKV, output, gate, up, down; all experts' and router's."""
+        """Weights of one layer's matrices, all experts included."""
         return self.dense_layer_weights + self.experts * self.expert_weights
 
     @property
@@ -214,72 +186,3 @@ def find_model(name_or_path: str | Path) -> ModelConfig:
 def bundled_models() -> tuple[str, ...]:
     """Names of the bundled model sizes."""
     return tuple(sorted(path.stem for path in BUNDLED_MODELS.glob("*.json")))
-
-
-def _read(path: Path) -> dict[str, object]:
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file: give a model's config.json") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
-    except json.JSONDecodeError as error:
-        at = f"{path}:{error.lineno}:{error.colno}"
-        raise ConfigError(f"{at}: not JSON: {error.msg}") from None
-    if not isinstance(raw, dict):
-        raise ConfigError(f"{path}: must be a JSON object, as in a model's config.json")
-    return raw
-
-
-def _refuse_unknown(raw: dict[str, object], path: Path) -> None:
-    family = raw.get("model_type")
-    if family is not None and family not in FAMILIES:
-        raise ConfigError(f"{path}: model_type {family!r} is not one of {', '.join(FAMILIES)}")
-    of_experts = (EXPERTS_KEY[str(family)], *EXPERTS) if family in EXPERTS_KEY else ()
-    known = (*READ, *of_experts, *WITHOUT_SIZE)
-    for key in raw:
-        if key in known or key.startswith("_") or key.endswith(("_token_id", "_version")):
-            continue
-        raise ConfigError(
-            f"{path}: {key} is not understood{nearest(key, known)}: it may change the size of "
-            "the model; remove it from the file if it does not"
-        )
-    if raw.get("sliding_window") is not None and raw.get("use_sliding_window", True):
-        raise ConfigError(
-            f"{path}: sliding_window is {raw['sliding_window']}: the KV cache of a sliding window "
-            "is not modelled; set it to null to count the whole context"
-        )
-
-
-def _experts(raw: dict[str, object], path: Path) -> dict[str, int]:
-    """The sizes of a model with experts; nothing for a dense one."""
-    family = str(raw.get("model_type"))
-    if family not in EXPERTS_KEY:
-        return {}
-    if raw.get("mlp_only_layers") or raw.get("decoder_sparse_step", 1) != 1:
-        raise ConfigError(
-            f"{path}: mlp_only_layers, decoder_sparse_step: layers with and without experts in one "
-            "model are not counted"
-        )
-    of_each = "intermediate_size" if family == "mixtral" else "moe_intermediate_size"
-    size = {
-        "experts": _whole(raw, EXPERTS_KEY[family], path),
-        "experts_per_token": _whole(raw, "num_experts_per_tok", path),
-        "intermediate_size": _whole(raw, of_each, path),
-        "shared_intermediate_size": _whole(raw, "shared_expert_intermediate_size", path, 0),
-    }
-    if size["experts_per_token"] > size["experts"]:
-        raise ConfigError(
-            f"{path}: num_experts_per_tok is {size['experts_per_token']}: there are "
-            f"{size['experts']} experts"
-        )
-    return size
-
-
-def _whole(raw: dict[str, object], key: str, path: Path, default: int | None = None) -> int:
-    value = raw.get(key)
-    if value is None and default is not None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(f"{path}: {key} is {value!r}: must be a whole number, at least 1")
-    return value
