@@ -11,7 +11,7 @@ from .all_reduce import all_reduce_of
 from .device import DTYPES, GIB, check_clock, check_device, device_title, kv_bytes, memory_bytes
 from .document import operators_of, steps_of, write_document
 from .errors import CalibrationError
-from .grid import Limits, Shape, grid_of, held_out_of, token_ladder
+from .grid import Limits, Shape, grid_of, held_out_of, host_steps, token_ladder
 from .kernel_table import (
     Measured,
     grids_of,
@@ -33,8 +33,6 @@ from .trial import spread_of, undisturbed
 from .trials import TrialLog, begun_with
 
 BLOCK_SIZE = 16
-HOST_EVERY = 4
-"""Every so many shapes of the grid are timed end to end too, for the host's time per step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +151,7 @@ def _timed(job: _Job, log: TrialLog, progress: Progress) -> _Timed:
         )
         timer = StepTimer(decoder, job.clock, job.captured)
         jobs = [(shape, False) for shape in job.grid]
-        jobs += [(shape, True) for shape in (*job.grid[::HOST_EVERY], *job.held_out)]
+        jobs += [(shape, True) for shape in (*host_steps(job.grid, settings.seed), *job.held_out)]
         measure_all(
             *(timer, log, jobs),
             budget_s=settings.time_budget_s,

@@ -12,6 +12,7 @@ MIXED_CHUNK = 16
 TILE = 128
 FINE_TOKENS = 512
 HELD_OUT_SHARE = 0.15
+HOST_SHARE = 0.25
 
 
 class Shape(NamedTuple):
@@ -118,6 +119,12 @@ def held_out_of(limits: Limits, grid: list[Shape], seed: int) -> list[Shape]:
         if limits.hold(shape) and shape not in grid and shape not in found:
             found.append(shape)
     return found
+
+
+def host_steps(grid: list[Shape], seed: int) -> list[Shape]:
+    """A quarter of the grid, at random: timed end to end too, for the host's time per step."""
+    order = np.random.default_rng(seed + 1).permutation(len(grid))
+    return sorted(grid[i] for i in order[: math.ceil(HOST_SHARE * len(grid))].tolist())
 
 
 def _between(rng: np.random.Generator, low: int, high: int) -> int:

@@ -32,7 +32,7 @@ def refuse_another(
     told = table.provenance
     for option, asked, measured, is_same in (
         ("model", model, told.get("model"), _is_same_model),
-        ("device", device, told.get("device"), _is_same_device),
+        ("device", device, told.get("device"), is_same_device),
         ("tensor parallel size", tp, told.get("tensor_parallel"), _is_same),
         ("dtype", dtype, told.get("dtype"), _is_same),
         ("KV cache dtype", kv_dtype, told.get("kv_cache_dtype"), _is_same),
@@ -57,10 +57,10 @@ def _is_same_model(asked: str, measured: str) -> bool:
     return one in other or other in one
 
 
-def _is_same_device(asked: str, measured: str) -> bool:
+def is_same_device(asked: str, measured: str) -> bool:
     """A device of `hardware`, or a torch device, and what a driver calls it.
 
-    >>> _is_same_device("h100-sxm", "NVIDIA H100 80GB HBM3"), _is_same_device("cpu", "NVIDIA B300")
+    >>> is_same_device("h100-sxm", "NVIDIA H100 80GB HBM3"), is_same_device("cpu", "NVIDIA B300")
     (True, False)
     """
     title = GPUS[asked].title if asked in GPUS else asked
