@@ -1,4 +1,4 @@
-"""`runway plot cost`: the numbers behind the figure by hand, and the file for every kind of table."""
+"""`runway plot cost`: numbers behind the figure by hand, and the file for every kind of table."""
 
 from __future__ import annotations
 
