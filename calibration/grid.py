@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -65,7 +66,7 @@ def grid_of(limits: Limits) -> list[Shape]:
     """The steps that a table is built from, ascending.
 
     >>> len(grid_of(Limits(512, 8, 1024, 8192)))
-    58
+    71
     """
     longest = limits.max_context - 1
     tokens = token_counts(limits)
@@ -84,13 +85,17 @@ def grid_of(limits: Limits) -> list[Shape]:
 
 
 def token_counts(limits: Limits) -> list[int]:
-    """Token counts of prompt chunks: twice per doubling; if fine, where a tile may begin too.
+    """Token counts of prompt chunks: round ones twice per doubling, and an odd one between each.
+
+    Kernels like round counts better, and most steps are not round. If fine, also where a tile may
+    begin.
 
     >>> token_counts(Limits(100, 8, 1024, 8192))
-    [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 100]
+    [1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 15, 16, 21, 24, 29, 32, 41, 48, 57, 64, 81, 96, 100]
     """
     top = min(limits.max_tokens, limits.max_context)
     counts = {*token_ladder(top)}
+    counts |= {(low + high) // 2 | 1 for low, high in pairwise(sorted(counts)) if high < top}
     if limits.fine:
         counts |= {*range(1, 17), *range(24, 129, 8), *range(144, FINE_TOKENS + 1, 16)}
         counts |= {edge + 1 for edge in range(TILE, FINE_TOKENS + 1, TILE)}

@@ -17,7 +17,7 @@ from calibration.options import (
 
 from .terminal import progress_bar, say
 
-SHARES = 1000
+SHARES = 100
 
 
 def _options() -> list[click.Parameter]:
