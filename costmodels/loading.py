@@ -79,9 +79,7 @@ def load_cost_model(
     table = load_table(path)
     if not table.is_measured:
         _refuse(given, name)
-    refuse_another(
-        *(table, _bundled()), model=model, device=device, tp=tp, dtype=dtype, kv_dtype=kv_dtype
-    )
+    refuse_another(table, bundled_tables(), **given)  # type: ignore[arg-type]  # as they came
     try:
         return _BUILDERS[table.kind](table)
     except ConfigError as error:
@@ -90,7 +88,7 @@ def load_cost_model(
 
 def list_cost_models() -> list[tuple[str, str]]:
     """(name, one line with the held-out error) of everything `load_cost_model` knows by name."""
-    tables = [(name, load_table(path).summary) for name, path in _bundled().items()]
+    tables = [(name, load_table(path).summary) for name, path in bundled_tables().items()]
     roofline = (
         f"from a datasheet (device: {', '.join(GPUS)}) and a model's config.json "
         f"(or {', '.join(bundled_models())}); uncalibrated"
@@ -107,12 +105,13 @@ def _refuse(given: Mapping[str, object], name: str) -> None:
             )
 
 
-def _bundled() -> dict[str, Path]:
+def bundled_tables() -> dict[str, Path]:
+    """Name -> file of the tables that come with Runway."""
     return {path.stem: path for path in sorted(BUNDLED_TABLES.glob("*.yaml"))}
 
 
 def _find_table(name_or_path: str | Path) -> Path:
-    bundled = _bundled()
+    bundled = bundled_tables()
     if str(name_or_path) in bundled:
         return bundled[str(name_or_path)]
     path = Path(name_or_path)

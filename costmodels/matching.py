@@ -29,7 +29,7 @@ def refuse_another(
     known: names of the tables there are. Raises ConfigError with what the table is of, and how to
     get the one that was asked for.
     """
-    told = table.provenance
+    told = table.provenance if table.is_measured else {}
     for option, asked, measured, is_same in (
         ("model", model, told.get("model"), _is_same_model),
         ("device", device, told.get("device"), is_same_device),
@@ -47,14 +47,14 @@ def refuse_another(
 
 
 def _is_same_model(asked: str, measured: str) -> bool:
-    """
+    """A `config.json` does not say whose it is: only a name can be another.
+
     >>> _is_same_model("qwen3-32b", "Qwen/Qwen3-32B"), _is_same_model("qwen3-14b", "Qwen3-32B")
     (True, False)
     """
-    path = Path(asked)
-    name = path.resolve().parent.name if path.name == "config.json" else path.name
-    one, other = (_letters(n.removesuffix(".json")) for n in (name, measured.rpartition("/")[2]))
-    return one in other or other in one
+    name = Path(asked).name.removesuffix(".json")
+    one, other = _letters(name), _letters(measured.rpartition("/")[2])
+    return name == "config" or one in other or other in one
 
 
 def is_same_device(asked: str, measured: str) -> bool:

@@ -128,7 +128,7 @@ def test_what_cannot_be_loaded_is_explained(name, options, message):
     ("options", "message"),
     [
         ({"model": "llama-3.1-8b"}, r"model 'llama-3.1-8b': .* was measured with 'Qwen/Qwen3-32B'"),
-        ({"model": "other/config.json"}, r"model 'other/config.json': .* take its own"),
+        ({"model": "other/gpt.json"}, r"model 'other/gpt.json': .* take its own"),
         ({"device": "h100-sxm"}, r"device 'h100-sxm': .*B300.*\(there are b300-qwen3-32b-tp1, "),
         ({"device": "cpu"}, r"device 'cpu': .* or measure yours with runway calibrate"),
         ({"tp": 4}, r"tensor parallel size '4': .* was measured with 1: take its own"),
