@@ -102,6 +102,7 @@ def _one_of(
     assert isinstance(tp, int)
     assert isinstance(elements, list)
     device = f"cuda:{rank}" if library == "nccl" else "cpu"
+    torch.set_num_threads(1)  # the processes share one CPU's cores
     if library == "nccl":
         torch.cuda.set_device(rank)
     dist.init_process_group(str(library), init_method=str(meeting), rank=rank, world_size=tp)

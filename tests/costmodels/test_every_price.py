@@ -97,7 +97,7 @@ def step(chunks, seqs, context):
 
 
 @pytest.mark.filterwarnings("ignore::costmodels.ExtrapolationWarning")
-@steady(250)
+@steady(150)
 @given(MODELS, CHUNKS, st.integers(0, 2000), st.integers(0, 30_000))
 def test_every_price_is_positive_and_finite(model, chunks, seqs, context):
     shape = step(chunks, seqs, context)
@@ -110,7 +110,7 @@ def test_every_price_is_positive_and_finite(model, chunks, seqs, context):
 
 
 @pytest.mark.filterwarnings("ignore::costmodels.ExtrapolationWarning")
-@steady(250)
+@steady(150)
 @given(MODELS, CHUNKS, st.integers(1, 2000), st.integers(1, 30_000), st.integers(1, 500))
 def test_more_work_never_costs_less(model, chunks, seqs, context, more):
     """To the nanosecond: what lies between grid points is rounded."""
