@@ -23,7 +23,7 @@ from torch.multiprocessing.spawn import (
 from .device import clock_of
 from .errors import CalibrationError
 from .settings import Settings
-from .timing import Clock
+from .timing import Clock, Lap
 from .trial import Trial
 
 WARMUP, SAMPLES = 3, 21
@@ -114,14 +114,19 @@ def _one_of(
 
 
 def _samples_ns(clock: Clock, values: Tensor, tp: int) -> list[float]:
+    """Times of one process, which meets the others right before: what one waits is no transfer."""
     values.normal_()
+    meeting = values[:1].clone()
 
-    def reduce(_: int) -> None:
+    def reduce(lap: Lap) -> None:
+        dist.all_reduce(meeting)
+        lap("meeting")
         dist.all_reduce(values)
+        lap("all-reduce")
 
     samples = []
     for _ in range(WARMUP + SAMPLES):
-        dist.barrier()
-        samples.append(clock.time_ns(reduce, 0, 1))
-        values.div_(tp)  # else sums grow until they overflow
+        samples.append(clock.laps_ns(reduce)["all-reduce"])
+        for summed in (values, meeting):
+            summed.div_(tp)  # else sums grow until they overflow
     return samples[WARMUP:]
