@@ -20,6 +20,7 @@ from .cost_points import (
     compared,
     context_line,
     levels,
+    on_one_device,
     prompt_line,
     reach_of,
 )
@@ -41,6 +42,9 @@ from .style import (
 
 LEAST_CONTEXT = 16
 STEPS_ARE = "Dots: whole steps as timed (hollow: held out); their other counts differ from a line's"
+WITHOUT_ALL_REDUCE = (
+    "They were timed on one device: compared without the all-reduce, which the lines include"
+)
 BAND = 0.10
 """The shaded band around a perfect prediction."""
 SHADES = ("#9ecae1", "#4292c6", "#08519c")
@@ -55,7 +59,9 @@ def plot_cost(model: LoadedCostModel, path: Path) -> Path:
     """
     table, reach = model.table, reach_of(model.table)
     steps = table.operators.steps if table.operators else ()
-    explained = (STEPS_ARE,) if steps else ()
+    explained = [STEPS_ARE] if steps else []
+    if steps and on_one_device(model) is not model:
+        explained.append(WITHOUT_ALL_REDUCE)
     with house_style():
         rows = 2 if steps else 1
         figure = Figure(figsize=(WIDTH_IN * 1.25, 1.0 + 3.6 * rows), layout="constrained")

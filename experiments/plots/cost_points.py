@@ -5,12 +5,19 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple  # Any: parameters that a table has checked
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels import CostTable, ExtrapolationWarning, LoadedCostModel, OperatorGrids
+from costmodels import (
+    CostTable,
+    ExtrapolationWarning,
+    LoadedCostModel,
+    OperatorGrids,
+    OperatorsCostModel,
+)
 from costmodels.hardware import GPUS
 from costmodels.matching import is_same_device
 from costmodels.operators_table import TimedStep
@@ -97,8 +104,18 @@ def price_ms(model: LoadedCostModel, shapes: Sequence[StepShape]) -> Floats:
         return np.array([model.step_ns(shape) / 1e6 for shape in shapes])
 
 
+def on_one_device(model: LoadedCostModel) -> LoadedCostModel:
+    """The prices without all-reduce: timed steps are those of one device."""
+    grids = model.table.operators
+    if grids is None or all(operator.axis != "bytes" for operator in grids.counted.values()):
+        return model
+    kept = {name: held for name, held in grids.counted.items() if held.axis != "bytes"}
+    parameters: dict[str, Any] = dict(model.table.parameters)
+    return OperatorsCostModel(replace(grids, counted=kept), **parameters)
+
+
 def compared(model: LoadedCostModel, steps: Sequence[TimedStep]) -> Compared:
-    """Whole steps as they were timed, beside their price."""
+    """Whole steps as they were timed, beside their price on one device."""
     shapes = [
         StepShape(
             ((step.chunk, step.past),) if step.chunk else (),
@@ -110,7 +127,7 @@ def compared(model: LoadedCostModel, steps: Sequence[TimedStep]) -> Compared:
     ]
     return Compared(
         np.array([step.us / 1e3 for step in steps]),
-        price_ms(model, shapes),
+        price_ms(on_one_device(model), shapes),
         np.array([step.is_held_out for step in steps], dtype=bool),
     )
 

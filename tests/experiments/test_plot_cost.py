@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +18,12 @@ from experiments.plots.cost_points import (
     compared,
     datasheet_of,
     levels,
+    on_one_device,
     prompt_line,
     reach_of,
     roofs_of,
 )
+from simulator.plan import StepShape
 
 Runway = Callable[..., Result]
 GRIDS = OperatorGrids(
@@ -58,6 +61,16 @@ def test_steps_are_compared_with_their_price() -> None:
     assert pairs.measured_ms.tolist() == [0.08, 0.12]
     assert pairs.predicted_ms == pytest.approx([(70 + 630 / 99) / 1e3, 0.15], abs=1e-5)
     assert pairs.held_out.tolist() == [False, True]
+
+
+def test_steps_of_one_device_are_compared_without_the_all_reduce() -> None:
+    reduce = Operator(axis="bytes", bytes_per_token=64, calls=2, points=((64, 5.0), (6400, 50.0)))
+    grids = replace(GRIDS, counted={**GRIDS.counted, "all_reduce": reduce})
+    parallel = OperatorsCostModel(grids, layers=1)
+    assert parallel.step_ns(StepShape((), 8, 2048)) > MODEL.step_ns(StepShape((), 8, 2048))
+    found, wanted = (compared(model, GRIDS.steps).predicted_ms for model in (parallel, MODEL))
+    assert found.tolist() == wanted.tolist()
+    assert on_one_device(MODEL) is MODEL
 
 
 def test_a_gemm_on_the_roofline_by_hand() -> None:
