@@ -13,12 +13,14 @@ from calibration.all_reduce import all_reduce_of, ring_us, timed  # noqa: E402
 from calibration.calibrate import calibrate  # noqa: E402
 from calibration.errors import CalibrationError  # noqa: E402
 from calibration.grid import Shape  # noqa: E402
+from calibration.kernel_table import with_host_time  # noqa: E402
 from calibration.machine import fastest, steady  # noqa: E402
 from calibration.measuring import StepTimer  # noqa: E402
 from calibration.options import run_calibration  # noqa: E402
 from calibration.predict import Grids  # noqa: E402
 from calibration.settings import Settings, captured_sizes  # noqa: E402
-from calibration.trials import begun_with  # noqa: E402
+from calibration.trial import Trial  # noqa: E402
+from calibration.trials import WHOLE, TrialLog, begun_with  # noqa: E402
 from costmodels import find_model, load_cost_model  # noqa: E402
 from simulator import StepShape  # noqa: E402
 
@@ -230,3 +232,18 @@ def test_an_option_that_makes_no_sense_is_refused(flags, said, tmp_path):
     with pytest.raises(CalibrationError, match=said):
         run_calibration(given, tmp_path / "t.json", lambda share, done, total: None)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_short_step_says_more_of_the_hosts_time_than_a_long_one(tmp_path):
+    """15 us where kernels take 10, 1,200 where they take 1,000: 5 us of host, not 200."""
+    grids = Grids(
+        layers=1,
+        by_tokens={"qkv": [(1, 10.0), (100, 1000.0)]},
+        by_sequences={},
+        attention=[(0, 0, 1, 16, 0.0), (1, 0, 0, 0, 0.0), (100, 0, 0, 0, 0.0)],
+    )
+    log = TrialLog(tmp_path / "t.partial", {}, resume=False)
+    short, long = Shape(1, 0, 0, 0), Shape(100, 0, 0, 0)
+    log.add(short, {WHOLE: Trial((15_000.0,))})
+    log.add(long, {WHOLE: Trial((1_200_000.0,))})
+    assert with_host_time(grids, log, [short, long, Shape(2, 0, 0, 0)]).host_us == 5.0
