@@ -1,51 +1,65 @@
-"""Attention over a padded KV cache with grouped queries: flash-attn on CUDA, else torch's SDPA."""
+"""Attention over a KV cache with grouped queries, through the library that an engine would use.
+
+A `Backend` is a pair of functions: all decodes at once, and one prompt chunk. Which one runs is
+found by running it (`choose_backend`), for a library that can be imported may still lack a kernel
+for this device, dtype or head size.
+"""
 
 from __future__ import annotations
 
-import importlib
+import difflib
 import importlib.util
-from functools import cache
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812  # the name all torch code gives it
 from torch import Tensor
 from torch.nn.attention.bias import causal_lower_right
 
+from .attention_libraries import (
+    flash_attn_of_chunk,
+    flash_attn_of_decodes,
+    flashinfer_of_chunk,
+    flashinfer_of_decodes,
+)
 from .batch import Batch, Cache, Chunk
+from .errors import CalibrationError
+from .kv_dtype import dequantised
+
+CLOSE = 0.05
+"""Relative distance at which two libraries give the same attention, in 16 bits and less."""
 
 
-@cache
-def attention_library(device: torch.device, dtype: torch.dtype) -> str:
-    """The library whose attention kernels run there: `flash_attn` or `torch`."""
-    fits = device.type == "cuda" and dtype in (torch.float16, torch.bfloat16)
-    return "flash_attn" if fits and importlib.util.find_spec("flash_attn") else "torch"
+class Backend(NamedTuple):
+    """title: for people. module: what it is imported from. Tensors as in the functions below."""
+
+    title: str
+    module: str
+    of_decodes: Callable[[Tensor, Cache, Batch], Tensor]
+    of_chunk: Callable[[Tensor, Cache, Chunk], Tensor]
 
 
-def attention_of_decodes(q: Tensor, held: Cache, batch: Batch) -> Tensor:
+def sdpa_of_decodes(q: Tensor, held: Cache, batch: Batch) -> Tensor:
     """One token of every sequence, over its context and itself.
 
     q: (decodes, heads, head size), as what is returned.
     """
     n, longest = batch.decodes, batch.mask.shape[-1]
-    if attention_library(q.device, q.dtype) == "flash_attn":
-        return _flash_decodes(q, held, batch)
-    keys, values = held.keys[:n, :, :longest], held.values[:n, :, :longest]
+    keys, values = (dequantised(half[:n, :, :longest], q.dtype) for half in held)
     # The queries that share keys are so many rows of one head: no kernel needs to know of groups.
     grouped = q.reshape(n, keys.shape[1], -1, q.shape[-1])
     out = F.scaled_dot_product_attention(grouped, keys, values, attn_mask=batch.mask)
     return out.reshape(q.shape)
 
 
-def attention_of_chunk(q: Tensor, held: Cache, chunk: Chunk) -> Tensor:
+def sdpa_of_chunk(q: Tensor, held: Cache, chunk: Chunk) -> Tensor:
     """The tokens of one prompt chunk, over its past and, causally, themselves.
 
     q: (new tokens, heads, head size), as what is returned.
     """
     end = chunk.past + chunk.new
-    if attention_library(q.device, q.dtype) == "flash_attn":
-        return _flash_chunk(q, held, chunk)
-    keys, values = held.keys[None, chunk.slot, :, :end], held.values[None, chunk.slot, :, :end]
+    keys, values = (dequantised(half[None, chunk.slot, :, :end], q.dtype) for half in held)
     queries = q.transpose(0, 1)[None]
     if chunk.past:
         # Typed as a tensor, which it is to SDPA: causal from the lower right corner.
@@ -56,21 +70,58 @@ def attention_of_chunk(q: Tensor, held: Cache, chunk: Chunk) -> Tensor:
     return out[0].transpose(0, 1)
 
 
-def _flash() -> Any:  # Any: the library has no types, and is not there on most machines
-    return importlib.import_module("flash_attn")
+TORCH_SDPA = Backend("torch scaled_dot_product_attention", "torch", sdpa_of_decodes, sdpa_of_chunk)
+BACKENDS: Mapping[str, Backend] = {
+    "flashinfer": Backend("FlashInfer", "flashinfer", flashinfer_of_decodes, flashinfer_of_chunk),
+    "flash_attn": Backend("flash-attn", "flash_attn", flash_attn_of_decodes, flash_attn_of_chunk),
+    "torch_sdpa": TORCH_SDPA,
+}
+"""By name, the first that runs is taken."""
+
+Probe = Callable[[Backend], Tensor]
+"""Runs attention of a small step through a backend."""
 
 
-def _flash_decodes(q: Tensor, held: Cache, batch: Batch) -> Tensor:
-    n = batch.decodes
-    keys, values = (half[:n].transpose(1, 2) for half in held)
-    out: Tensor = _flash().flash_attn_with_kvcache(
-        q[:, None], keys, values, cache_seqlens=(batch.contexts + 1).int(), causal=True
-    )
-    return out[:, 0]
+def choose_backend(wanted: str, device: torch.device, probe: Probe) -> tuple[Backend, list[str]]:
+    """The first backend that runs here and gives what torch gives; why those before it do not.
+
+    wanted: a name of `BACKENDS`, or `auto`. Raises CalibrationError if it is unknown or does not
+    run, with the reason, and if none does.
+    """
+    if wanted not in (*BACKENDS, "auto"):
+        near = difflib.get_close_matches(wanted, ["auto", *BACKENDS], n=1)
+        hint = f", did you mean {near[0]}?" if near else ""
+        raise CalibrationError(
+            f"attention backend {wanted!r} is not one of auto, {', '.join(BACKENDS)}{hint}"
+        )
+    refused: list[str] = []
+    for name, backend in BACKENDS.items():
+        if wanted not in (name, "auto"):
+            continue
+        reason = _why_not(backend, device, probe)
+        if reason is None:
+            return backend, refused
+        refused.append(f"{name}: {reason}")
+    remedy = "take --kv-cache-dtype auto" if wanted == "auto" else "take --attention-backend auto"
+    raise CalibrationError(f"attention does not run on {device} ({'; '.join(refused)}): {remedy}")
 
 
-def _flash_chunk(q: Tensor, held: Cache, chunk: Chunk) -> Tensor:
-    end = chunk.past + chunk.new
-    keys, values = (half[chunk.slot, :, :end].transpose(0, 1)[None] for half in held)
-    out: Tensor = _flash().flash_attn_func(q[None], keys, values, causal=True)
-    return out[0]
+def _why_not(backend: Backend, device: torch.device, probe: Probe) -> str | None:
+    """Why a backend is not to be used here; None if it is."""
+    if backend.module != "torch":
+        if device.type != "cuda":
+            return "its kernels are for CUDA devices"
+        if importlib.util.find_spec(backend.module) is None:
+            return "not installed"
+    try:
+        got = probe(backend).float()
+        if backend is TORCH_SDPA:
+            return None if bool(got.isfinite().all()) else "gives numbers that are not finite"
+        wanted = probe(TORCH_SDPA).float()
+    # A library that cannot run may raise anything while it compiles or launches.
+    except Exception as error:
+        return str(error).strip().partition("\n")[0] or type(error).__name__
+    # Written so that NaN is a difference.
+    if not (got - wanted).norm() <= CLOSE * wanted.norm():
+        return "gives other numbers than torch"
+    return None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple  # Any: the plans of libraries without types
 
 from torch import Tensor
 
@@ -30,7 +30,8 @@ class Batch:
     contexts: tokens in the cache of each decode, which has the slot of its number.
     rotation: cosines and sines, shape (tokens, 1, head size / 2) each. mask: what each decode may
     attend to, additive, shape (decodes, 1, 1, longest context + 1). logit_rows: rows that get
-    logits.
+    logits. padding: rows behind the others that only fill a captured batch size. plans: what an
+    attention library has worked out for this batch, by what it depends on.
     """
 
     chunks: tuple[Chunk, ...]
@@ -40,6 +41,8 @@ class Batch:
     rotation: tuple[Tensor, Tensor]
     mask: Tensor
     logit_rows: Tensor
+    padding: int = 0
+    plans: dict[int, Any] = field(default_factory=dict)
 
     @property
     def decodes(self) -> int:

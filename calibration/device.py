@@ -6,13 +6,15 @@ import os
 import platform
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
 import torch
 
 from .errors import CalibrationError
-from .timing import Clock, HostClock, LappedWork, Work
+from .timing import Clock, HostClock, LappedWork, Work, by_name
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 GIB = 1024**3
@@ -24,9 +26,17 @@ SLEEP_CYCLES = 20_000_000
 
 
 class CudaClock:
-    """Device events: the time between two points of the stream, without the host's."""
+    """Device events: the time between two points of the stream, without the host's.
+
+    Before every sample the L2 cache is overwritten; within a step, every layer has weights and
+    cache of its own, so that no kernel finds there what the one of another layer left.
+    """
 
     now_ns = staticmethod(time.perf_counter_ns)
+
+    def __init__(self, device: str) -> None:
+        cache_bytes = int(torch.cuda.get_device_properties(device).L2_cache_size)
+        self._flush = torch.empty(2 * cache_bytes, dtype=torch.uint8, device=device)
 
     def time_ns(self, work: Work, first: int, evaluations: int) -> float:
         """As `Clock.time_ns`."""
@@ -35,15 +45,14 @@ class CudaClock:
             for evaluation in range(first, first + evaluations):
                 work(evaluation)
 
-        return sum(self._events_ns(lapped).values()) / evaluations
+        return sum(ns for _, ns in self._events_ns(lapped)) / evaluations
 
     def laps_ns(self, work: LappedWork) -> dict[str, float]:
         """As `Clock.laps_ns`."""
-        laps = self._events_ns(work)
-        laps.pop("", None)
-        return laps
+        return by_name(lap for lap in self._events_ns(work) if lap[0])
 
-    def _events_ns(self, work: LappedWork) -> dict[str, float]:
+    def _events_ns(self, work: LappedWork) -> list[tuple[str, float]]:
+        self._flush.zero_()  # what the sample before left in the L2 cache goes
         torch.cuda.synchronize()
         torch.cuda._sleep(SLEEP_CYCLES)  # type: ignore[no-untyped-call]  # torch's own
         marks: list[tuple[str, torch.cuda.Event]] = []
@@ -57,10 +66,9 @@ class CudaClock:
         work(lap)
         lap("")
         torch.cuda.synchronize()
-        spent: dict[str, float] = {}
-        for (_, start), (name, end) in pairwise(marks):
-            spent[name] = spent.get(name, 0.0) + start.elapsed_time(end) * 1e6
-        return spent
+        return [
+            (name, start.elapsed_time(end) * 1e6) for (_, start), (name, end) in pairwise(marks)
+        ]
 
 
 def check_device(device: str, dtype: str) -> None:
@@ -78,9 +86,40 @@ def check_device(device: str, dtype: str) -> None:
         )
 
 
-def clock_of(device: str) -> Clock:
-    """The clock of a device's kernels."""
-    return CudaClock() if device.startswith("cuda") else HostClock()
+CLOCKS = {"wall": time.perf_counter_ns, "cpu": time.thread_time_ns}
+"""Name -> nanoseconds. `cpu` is the CPU time of the calling thread, which leaves out what others
+got of the CPU; the work must then be one thread's."""
+
+
+def check_clock(clock: str, device: str) -> None:
+    """CalibrationError for a clock that is not there, or that does not see the work.
+
+    The number of torch's threads must have been set before.
+    """
+    if clock not in CLOCKS:
+        raise CalibrationError(f"clock {clock!r} is not one of {', '.join(CLOCKS)}")
+    if clock == "cpu" and (device != "cpu" or torch.get_num_threads() != 1):
+        raise CalibrationError(
+            f"clock cpu counts one thread's time, and the work on {device} is that of "
+            f"{torch.get_num_threads() if device == 'cpu' else 'a GPU'}: give --device cpu "
+            "--threads 1, or --clock wall"
+        )
+
+
+def clock_of(device: str, clock: str = "wall") -> Clock:
+    """The clock of a device's kernels; on a CPU, one of `CLOCKS`."""
+    return CudaClock(device) if device.startswith("cuda") else HostClock(CLOCKS[clock])
+
+
+@contextmanager
+def use_threads(threads: int | None) -> Iterator[None]:
+    """Let torch compute with so many threads, then as before; None: as it does."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def memory_bytes(device: str) -> int:

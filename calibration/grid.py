@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ MIXED_CHUNK = 16
 TILE = 128
 FINE_TOKENS = 512
 HELD_OUT_SHARE = 0.15
+HOST_SHARE = 0.25
 
 
 class Shape(NamedTuple):
@@ -64,7 +66,7 @@ def grid_of(limits: Limits) -> list[Shape]:
     """The steps that a table is built from, ascending.
 
     >>> len(grid_of(Limits(512, 8, 1024, 8192)))
-    58
+    71
     """
     longest = limits.max_context - 1
     tokens = token_counts(limits)
@@ -72,7 +74,7 @@ def grid_of(limits: Limits) -> list[Shape]:
     rows = [n for n in tokens if n in (1, tokens[-1]) or (n >= MIXED_CHUNK and n & (n - 1) == 0)]
     contexts = [c for c in (16, 256, 1024, 4096, 16384, 65536) if c < longest] + [longest]
     pasts = [c for c in contexts if c >= 256 or c == longest]
-    seqs = _ladder(limits.max_seqs)
+    seqs = token_ladder(limits.max_seqs)
     shapes = {Shape(n, 0, 0, 0) for n in tokens}
     shapes |= {Shape(n, min(c, longest + 1 - n), 0, 0) for n in rows for c in pasts}
     shapes |= {Shape(0, 0, n, c) for n in seqs for c in contexts}
@@ -83,13 +85,17 @@ def grid_of(limits: Limits) -> list[Shape]:
 
 
 def token_counts(limits: Limits) -> list[int]:
-    """Token counts of prompt chunks: twice per doubling; if fine, where a tile may begin too.
+    """Token counts of prompt chunks: round ones twice per doubling, and an odd one between each.
+
+    Kernels like round counts better, and most steps are not round. If fine, also where a tile may
+    begin.
 
     >>> token_counts(Limits(100, 8, 1024, 8192))
-    [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 100]
+    [1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 15, 16, 21, 24, 29, 32, 41, 48, 57, 64, 81, 96, 100]
     """
     top = min(limits.max_tokens, limits.max_context)
-    counts = {*_ladder(top)}
+    counts = {*token_ladder(top)}
+    counts |= {(low + high) // 2 | 1 for low, high in pairwise(sorted(counts)) if high < top}
     if limits.fine:
         counts |= {*range(1, 17), *range(24, 129, 8), *range(144, FINE_TOKENS + 1, 16)}
         counts |= {edge + 1 for edge in range(TILE, FINE_TOKENS + 1, TILE)}
@@ -120,12 +126,22 @@ def held_out_of(limits: Limits, grid: list[Shape], seed: int) -> list[Shape]:
     return found
 
 
+def host_steps(grid: list[Shape], seed: int) -> list[Shape]:
+    """A quarter of the grid, at random: timed end to end too, for the host's time per step."""
+    order = np.random.default_rng(seed + 1).permutation(len(grid))
+    return sorted(grid[i] for i in order[: math.ceil(HOST_SHARE * len(grid))].tolist())
+
+
 def _between(rng: np.random.Generator, low: int, high: int) -> int:
     return round(math.exp(rng.uniform(math.log(low), math.log(high))))
 
 
-def _ladder(top: int) -> list[int]:
-    """1, 2, 3, 4, 6, 8, 12 … top: every power of two and its half more."""
+def token_ladder(top: int) -> list[int]:
+    """1, 2, 3, 4, 6, 8, 12 … top: every power of two and its half more.
+
+    >>> token_ladder(10)
+    [1, 2, 3, 4, 6, 8, 10]
+    """
     powers = (1 << i for i in range(top.bit_length()))
     steps = {count for power in powers for count in (power, power * 3 // 2)}
     return sorted({count for count in steps if count < top} | {top})

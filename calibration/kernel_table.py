@@ -1,20 +1,15 @@
-"""From trials to the file of a cost table of kind `operators`: grids, provenance, held-out error.
-
-The file is JSON, which is YAML too; `costmodels.operators_table` is the format's description. It is
-written here by hand, because measuring needs nothing but torch and numpy.
-"""
+"""From trials to the grids of a cost table of kind `operators`, and how far these are off."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from .errors import CalibrationError
 from .grid import Shape
-from .kernels import ATTENTION, BY_SEQUENCES_ONCE, BY_TOKENS_ONCE, PER_LAYER
+from .kernels import ATTENTION, BY_SEQUENCES_ONCE, PER_LAYER
 from .predict import Grids
 from .trial import Trial
 from .trials import TrialLog
@@ -22,56 +17,91 @@ from .trials import TrialLog
 DIGITS = 5
 
 
-def grids_of(log: TrialLog, grid: Sequence[Shape], layers: int, lapped_layers: int) -> Grids:
-    """Medians of the grid's trials as a table's grids; shapes that were skipped are left out.
+@dataclass(frozen=True)
+class Measured:
+    """Undisturbed samples of one call, nanoseconds: by operator and count, attention by step."""
+
+    by_tokens: dict[str, dict[int, Trial]] = field(default_factory=dict)
+    by_sequences: dict[str, dict[int, Trial]] = field(default_factory=dict)
+    attention: dict[Shape, Trial] = field(default_factory=dict)
+
+
+def measured_of(log: TrialLog, grid: Sequence[Shape], lapped_layers: int) -> Measured:
+    """The samples of the grid; shapes that were skipped are left out.
 
     Chunks that were timed without a past only serve the operators by tokens: a row of attention
     with one point would price any past alike. The longest chunk is kept: where no past fits beside
     it, none is priced.
 
-    lapped_layers: how many of the `layers` each lap sums over. CalibrationError if nothing of a
-    kind was timed.
+    lapped_layers: how many layers each lap sums over. CalibrationError if nothing of a kind was
+    timed.
     """
-    by_tokens: dict[str, dict[int, Trial]] = {}
-    by_sequences: dict[str, dict[int, Trial]] = {}
-    attention = []
+    found = Measured()
     for shape in grid:
         for name, trial in log.kernels(shape).items():
+            one = trial.divided_by(lapped_layers if name in PER_LAYER else 1)
             if name == ATTENTION:
-                attention.append((*shape, _us(trial, lapped_layers)))
+                found.attention[shape] = one
             elif name in BY_SEQUENCES_ONCE:
-                _pool(by_sequences.setdefault(name, {}), shape.sequences, trial)
+                _pool(found.by_sequences.setdefault(name, {}), shape.sequences, one)
             else:
-                _pool(by_tokens.setdefault(name, {}), shape.tokens, trial)
-    with_past = {chunk for chunk, past, *_ in attention if past}
-    with_past |= {max((p[0] for p in attention), default=0)}
-    alone = {p[:2] for p in attention if p[0] in with_past and not p[2]} - {(0, 0)}
-    attention = [p for p in attention if not p[0] or p[:2] in alone]
-    if not any(not p[0] for p in attention) or not alone:
+                _pool(found.by_tokens.setdefault(name, {}), shape.tokens, one)
+    kept = _rows_with_past(found.attention)
+    if not any(not shape.chunk for shape in kept) or not any(
+        shape.chunk and not shape.decode_seqs for shape in kept
+    ):
         raise CalibrationError("no prompt chunk or no decode batch could be timed: see the log")
-    grids = Grids(
-        layers=layers,
-        by_tokens={
-            name: _points(trials, lapped_layers if name in PER_LAYER else 1)
-            for name, trials in by_tokens.items()
-        },
-        by_sequences={name: _points(trials, 1) for name, trials in by_sequences.items()},
-        attention=sorted(attention),
-    )
-    return _with_host_time(grids, log, grid)
+    return replace(found, attention=kept)
 
 
-def _with_host_time(grids: Grids, log: TrialLog, grid: Sequence[Shape]) -> Grids:
-    """The same with `host_us`: what whole steps take beyond their kernels, never below 0."""
-    beyond = [
-        trial.median_ns / 1e3 - grids.step_us(shape)
-        for shape in grid
-        if (trial := log.whole(shape)) is not None
-    ]
-    host_us = max(0.0, float(np.median(beyond))) if beyond else 0.0
+def _rows_with_past(attention: Mapping[Shape, Trial]) -> dict[Shape, Trial]:
+    with_past = {shape.chunk for shape in attention if shape.past}
+    with_past |= {max((shape.chunk for shape in attention), default=0)}
+    alone = {(s.chunk, s.past) for s in attention if s.chunk in with_past and not s.decode_seqs}
+    return {
+        shape: trial
+        for shape, trial in sorted(attention.items())
+        if not shape.chunk or (shape.chunk, shape.past) in alone
+    }
+
+
+def grids_of(measured: Measured, layers: int, captured: Sequence[int] = ()) -> Grids:
+    """The medians, as a table's grids, without host time."""
     return Grids(
-        grids.layers, grids.by_tokens, grids.by_sequences, grids.attention, _rounded(host_us)
+        layers=layers,
+        by_tokens={name: _points(trials) for name, trials in measured.by_tokens.items()},
+        by_sequences={name: _points(trials) for name, trials in measured.by_sequences.items()},
+        attention=[(*shape, _us(trial)) for shape, trial in measured.attention.items()],
+        captured=tuple(captured),
     )
+
+
+def with_host_time(grids: Grids, log: TrialLog, grid: Sequence[Shape]) -> Grids:
+    """The same with `host_us`: what whole steps take beyond their kernels, never below 0.
+
+    It is the constant that makes the sum of relative errors smallest: a short step says more of it
+    than a long one, whose noise alone is longer than the host's part.
+    """
+    whole = [(shape, log.whole(shape)) for shape in grid]
+    timed = [(shape, trial.median_ns / 1e3) for shape, trial in whole if trial is not None]
+    beyond = [us - grids.step_us(shape) for shape, us in timed]
+    host_us = weighted_median(beyond, [1 / us for _, us in timed]) if timed else 0.0
+    return replace(grids, host_us=rounded(max(0.0, host_us)))
+
+
+def weighted_median(values: Sequence[float], weights: Sequence[float]) -> float:
+    """The value at which half of the weight is reached.
+
+    >>> weighted_median([30.0, 10.0, 20.0], [1.0, 5.0, 1.0])
+    10.0
+    """
+    pairs = sorted(zip(values, weights, strict=True))
+    reached, half = 0.0, sum(weights) / 2
+    for value, weight in pairs:
+        reached += weight
+        if reached >= half:
+            return value
+    return pairs[-1][0]
 
 
 def held_out_errors(grids: Grids, log: TrialLog, held_out: Sequence[Shape]) -> list[float]:
@@ -93,71 +123,26 @@ def held_out_section(errors: Sequence[float], seed: int) -> dict[str, object]:
     median, p90 = np.percentile(np.abs(errors), (50, 90)).tolist()
     return {
         "split": f"random whole steps off the grid, 15 % of all shapes, seed {seed}; timed end to "
-        "end, never used to build the table",
+        "end on one device, never used to build the table",
         "n": len(errors),
-        "mean": _rounded(float(np.mean(np.abs(errors)))),
-        "median": _rounded(median),
-        "p90": _rounded(p90),
+        "mean": rounded(float(np.mean(np.abs(errors)))),
+        "median": rounded(median),
+        "p90": rounded(p90),
     }
 
 
-def document_of(
-    grids: Grids,
-    *,
-    name: str,
-    description: str,
-    provenance: Mapping[str, object],
-    held_out: Mapping[str, object],
-    engine: Mapping[str, object],
-) -> dict[str, object]:
-    """The whole document. engine: its `kv` and `max_model_len`."""
-    counted: dict[str, object] = {}
-    for axis, operators in (("tokens", grids.by_tokens), ("sequences", grids.by_sequences)):
-        for operator, points in operators.items():
-            per = "layer" if operator in PER_LAYER else "step"
-            counted[operator] = {"per": per, "calls": 1, "axis": axis, "points": points}
-    assert {*counted} <= {*PER_LAYER, *BY_TOKENS_ONCE, *BY_SEQUENCES_ONCE}
-    return {
-        "runway_cost_table": 1,
-        "kind": "operators",
-        "name": name,
-        "description": description,
-        "parameters": {"layers": grids.layers, "host_us": grids.host_us, "host_combine": "sum"},
-        "provenance": dict(provenance),
-        "held_out": dict(held_out),
-        **engine,
-        "operators": {"counted": counted, "attention": grids.attention},
-    }
-
-
-def write_document(document: Mapping[str, object], path: Path) -> None:
-    """Write it as JSON, one grid row a line, all or nothing."""
-    draft = path.with_name(f"{path.name}.draft")
-    draft.write_text(_text(document, 0) + "\n", encoding="utf-8", newline="\n")
-    draft.replace(path)
-
-
-def _text(value: object, depth: int) -> str:
-    inner, outer = " " * (depth + 1), " " * depth
-    if isinstance(value, Mapping) and value:
-        lines = [f"{inner}{json.dumps(k)}: {_text(held, depth + 1)}" for k, held in value.items()]
-        return "{\n" + ",\n".join(lines) + f"\n{outer}}}"
-    if isinstance(value, list | tuple) and value and isinstance(value[0], list | tuple):
-        return "[\n" + ",\n".join(f"{inner}{json.dumps(row)}" for row in value) + f"\n{outer}]"
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+def rounded(value: float) -> float:
+    """To `DIGITS` digits."""
+    return float(f"{value:.{DIGITS}g}")
 
 
 def _pool(trials: dict[int, Trial], count: int, trial: Trial) -> None:
     trials[count] = trials.get(count, Trial(())) + trial
 
 
-def _points(trials: Mapping[int, Trial], calls: int) -> list[tuple[int, float]]:
-    return [(count, _us(trial, calls)) for count, trial in sorted(trials.items())]
+def _points(trials: Mapping[int, Trial]) -> list[tuple[int, float]]:
+    return [(count, _us(trial)) for count, trial in sorted(trials.items())]
 
 
-def _us(trial: Trial, calls: int) -> float:
-    return _rounded(trial.median_ns / calls / 1e3)
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.{DIGITS}g}")
+def _us(trial: Trial) -> float:
+    return rounded(trial.median_ns / 1e3)

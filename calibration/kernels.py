@@ -1,9 +1,9 @@
-"""The torch work of a dense decoder, kernel by kernel and as a whole step.
+"""The torch work of a decoder, kernel by kernel and as a whole step.
 
-Fused QKV, rotary embedding, attention over a padded KV cache, output, fused gate and up, SiLU x up,
-down, RMSNorm before attention and MLP; embedding, output projection and a sampler that draws from
-the softmax as vLLM does. Weights and inputs are random, never zeros: some devices are faster on
-zeros. Rows of a step: decodes first, then the prompt chunks.
+Fused QKV, rotary embedding, attention over a KV cache, output, fused gate and up, SiLU x up, down
+(or a router and its experts), RMSNorm before attention and MLP; embedding, output projection and a
+sampler that draws from the softmax as vLLM does. Weights and inputs are random, never zeros: some
+devices are faster on zeros. Rows of a step: decodes first, then the prompt chunks, then padding.
 
 Source: Touvron et al., "LLaMA" (2023), section 2.2; Ainslie et al., "GQA" (2023); Su et al.,
 "RoFormer" (2021), section 3.2.
@@ -12,23 +12,28 @@ Source: Touvron et al., "LLaMA" (2023), section 2.2; Ainslie et al., "GQA" (2023
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812  # the name all torch code gives it
 from torch import Tensor
 
-from .attention import attention_of_chunk, attention_of_decodes
+from .attention import Backend, choose_backend
 from .batch import Batch, Cache, Chunk
+from .experts import Routed, activated
+from .inputs import Inputs
+from .kv_dtype import quantised, writable
+from .layers import DENSE_MLP, SPARSE_MLP, Layer, random_layer, through_mlp
 from .sizes import DecoderSizes
 from .timing import Lap
 
 EPSILON = 1e-6
 
 ATTENTION = "attention"
-PER_LAYER = ("norms", "qkv", "rope", ATTENTION, "o", "gate_up", "activation", "down")
+PER_LAYER = ("norms", "qkv", "rope", ATTENTION, "o", *DENSE_MLP, *SPARSE_MLP)
 """Laps of a step that come once a layer (both norms are one); all by tokens, but attention."""
-BY_TOKENS_ONCE = ("embedding",)
+INPUTS = "inputs"
+"""Making the step's inputs from what the scheduler said: on a CPU its time adds to the kernels'."""
+BY_TOKENS_ONCE = (INPUTS, "embedding")
 BY_SEQUENCES_ONCE = ("final_norm", "lm_head", "sampler")
 """Laps that come once a step."""
 
@@ -37,21 +42,14 @@ def _no_lap(name: str) -> None:
     """Nobody measures."""
 
 
-class Layer(NamedTuple):
-    """Weights of one layer; (out, in) each, so that a GEMM is `F.linear`."""
-
-    qkv: Tensor
-    qkv_bias: Tensor | None
-    output: Tensor
-    gate_up: Tensor
-    down: Tensor
-    norm: Tensor
-
-
 class Decoder:
     """Random weights of a model on a device, and the calls that a serving engine makes on them.
 
-    cache_tokens: how many tokens the KV cache holds, over all sequences.
+    cache_tokens: how many tokens the KV cache holds, over all sequences. kv_dtype: of the cache,
+    None for that of the weights. attention_backend: a name of `attention.BACKENDS`, or `auto` for
+    the first that runs; CalibrationError if none does. backend: the one that runs;
+    refused_backends: why those before it do not. routed: where the last step's tokens went, layer
+    by layer, if there are experts.
     """
 
     def __init__(
@@ -62,21 +60,14 @@ class Decoder:
         dtype: torch.dtype = torch.float32,
         cache_tokens: int = 4096,
         seed: int = 0,
+        kv_dtype: torch.dtype | None = None,
+        attention_backend: str = "auto",
     ) -> None:
         self.sizes, self.device, self.dtype = sizes, torch.device(device), dtype
+        self.kv_dtype = kv_dtype or dtype
         self._generator = torch.Generator(self.device).manual_seed(seed)
-        hidden, heads = sizes.hidden, sizes.heads * sizes.head_dim
-        self.layers = [
-            Layer(
-                qkv=self.random(sizes.qkv, hidden, scale=hidden**-0.5),
-                qkv_bias=self.random(sizes.qkv) if sizes.attention_bias else None,
-                output=self.random(hidden, heads, scale=heads**-0.5),
-                gate_up=self.random(2 * sizes.intermediate, hidden, scale=hidden**-0.5),
-                down=self.random(hidden, sizes.intermediate, scale=sizes.intermediate**-0.5),
-                norm=1 + self.random(hidden, scale=0.1),
-            )
-            for _ in range(sizes.layers)
-        ]
+        hidden = sizes.hidden
+        self.layers = [random_layer(sizes, self.random) for _ in range(sizes.layers)]
         self.head_norm = 1 + self.random(sizes.head_dim, scale=0.1)
         self.embeddings = self.random(sizes.vocabulary, hidden)
         self.lm_head = (
@@ -85,12 +76,33 @@ class Decoder:
             else self.random(sizes.vocabulary, hidden, scale=hidden**-0.5)
         )
         elements = cache_tokens * sizes.kv_heads * sizes.head_dim
-        self._stored = [(self.random(elements), self.random(elements)) for _ in self.layers]
+        self._stored = [(self._held(elements), self._held(elements)) for _ in self.layers]
+        self._inputs = Inputs(sizes, self.device, dtype, self._generator)
+        self.routed: list[Routed] = []
+        self.backend, self.refused_backends = choose_backend(
+            attention_backend, self.device, self._probe
+        )
 
     def random(self, *shape: int, scale: float = 1.0) -> Tensor:
         """Normal random numbers on the device."""
         numbers = torch.empty(shape, device=self.device, dtype=self.dtype)
         return numbers.normal_(0.0, scale, generator=self._generator)
+
+    def _held(self, elements: int) -> Tensor:
+        return quantised(self.random(elements), self.kv_dtype)
+
+    def _probe(self, backend: Backend) -> Tensor:
+        """Attention of two decodes beside a chunk with a past, through a backend."""
+        self.backend, sizes = backend, self.sizes
+        shapes = [(7, heads, sizes.head_dim) for heads in (sizes.heads, *[sizes.kv_heads] * 2)]
+        fixed = torch.Generator(self.device).manual_seed(1)
+        kept, self._generator = self._generator, fixed
+        q, k, v = (self.random(*shape) for shape in shapes)
+        held = (self._held(3 * 16 * sizes.kv_heads * sizes.head_dim) for _ in range(2))
+        cache = Cache(*(half.view(3, sizes.kv_heads, 16, sizes.head_dim) for half in held))
+        attended = self.attend(cache, q, k, v, self.batch([Chunk(2, 4, 5)], [3, 9]))
+        self._generator = kept
+        return attended.cpu()
 
     def cache(self, layer: int, slots: int, width: int) -> Cache:
         """A layer's cache, laid out for `slots` sequences of `width` tokens."""
@@ -99,34 +111,20 @@ class Decoder:
         keys, values = self._stored[layer]
         return Cache(keys[:elements].view(shape), values[:elements].view(shape))
 
-    def batch(self, chunks: Sequence[Chunk], contexts: Sequence[int]) -> Batch:
-        """What the kernels of a step need beside weights and cache."""
-        positions = [*contexts, *(p for c in chunks for p in range(c.past, c.past + c.new))]
-        at = torch.tensor(positions, device=self.device, dtype=torch.float32)
-        half = torch.arange(self.sizes.head_dim // 2, device=self.device)
-        angles = at[:, None] * self.sizes.rope_theta ** (-2.0 * half / self.sizes.head_dim)
-        ends, row = [*range(len(contexts))], len(contexts)
-        for chunk in chunks:
-            row += chunk.new
-            ends.append(row - 1)
-        held = torch.tensor(list(contexts), device=self.device, dtype=torch.long)
-        reach = torch.arange(max(contexts, default=-1) + 1, device=self.device)
-        hidden = (reach > held[:, None])[:, None, None, :]
-        return Batch(
-            chunks=tuple(chunks),
-            contexts=held,
-            slots=torch.arange(len(contexts), device=self.device),
-            tokens=torch.randint(
-                *(0, self.sizes.vocabulary, (len(positions),)),
-                device=self.device,
-                generator=self._generator,
-            ),
-            rotation=(angles.cos().to(self.dtype)[:, None], angles.sin().to(self.dtype)[:, None]),
-            mask=torch.zeros(hidden.shape, device=self.device, dtype=self.dtype).masked_fill_(
-                hidden, float("-inf")
-            ),
-            logit_rows=torch.tensor(ends, device=self.device, dtype=torch.long),
-        )
+    def batch(
+        self,
+        chunks: Sequence[Chunk],
+        contexts: Sequence[int],
+        tokens: Sequence[int] | None = None,
+        *,
+        padding: int = 0,
+    ) -> Batch:
+        """What the kernels of a step need beside weights and cache.
+
+        tokens: what every row feeds in, decodes first; random by default. padding: rows more, which
+        no sequence has, to fill a captured batch size.
+        """
+        return self._inputs.batch(chunks, contexts, tokens, padding)
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Rows of the embedding table; (tokens, hidden)."""
@@ -147,7 +145,7 @@ class Decoder:
 
     def rotate(self, q: Tensor, k: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Rotary embedding of queries and keys; before it, in Qwen3, their norm."""
-        if self.sizes.family == "qwen3":
+        if self.sizes.has_qk_norm:
             shape = (self.sizes.head_dim,)
             q = F.rms_norm(q, shape, self.head_norm, EPSILON)
             k = F.rms_norm(k, shape, self.head_norm, EPSILON)
@@ -160,23 +158,27 @@ class Decoder:
         """
         attended, n = [], batch.decodes
         if n:
-            cache.keys[batch.slots, :, batch.contexts] = k[:n]
-            cache.values[batch.slots, :, batch.contexts] = v[:n]
-            attended.append(attention_of_decodes(q[:n], cache, batch))
+            for half, rows in zip(cache, (k, v), strict=True):
+                writable(half)[batch.slots, :, batch.contexts] = self._written(rows[:n])
+            attended.append(self.backend.of_decodes(q[:n], cache, batch))
         row = n
         for chunk in batch.chunks:
-            rows, row = slice(row, row + chunk.new), row + chunk.new
+            part, row = slice(row, row + chunk.new), row + chunk.new
             span = slice(chunk.past, chunk.past + chunk.new)
-            cache.keys[chunk.slot, :, span] = k[rows].transpose(0, 1)
-            cache.values[chunk.slot, :, span] = v[rows].transpose(0, 1)
-            attended.append(attention_of_chunk(q[rows], cache, chunk))
+            for half, rows in zip(cache, (k, v), strict=True):
+                writable(half)[chunk.slot, :, span] = self._written(rows[part]).transpose(0, 1)
+            attended.append(self.backend.of_chunk(q[part], cache, chunk))
+        if batch.padding:
+            attended.append(q[row:])
         out = attended[0] if len(attended) == 1 else torch.cat(attended)
         return out.reshape(len(q), -1)
 
+    def _written(self, rows: Tensor) -> Tensor:
+        return writable(quantised(rows, self.kv_dtype))
+
     def activate(self, gate_up: Tensor) -> Tensor:
         """SiLU of the gate, times up; (tokens, intermediate)."""
-        gate, up = gate_up.chunk(2, dim=-1)
-        return F.silu(gate) * up
+        return activated(gate_up)
 
     def sample(self, logits: Tensor) -> Tensor:
         """One token per row, drawn from the softmax: the largest of probability / exponential."""
@@ -188,6 +190,7 @@ class Decoder:
 
         caches: of every layer that runs, the first ones. lap: called after every kernel.
         """
+        self.routed = []
         added = self.embed(batch.tokens)
         stream = torch.zeros_like(added)
         lap("embedding")
@@ -204,12 +207,8 @@ class Decoder:
             lap("o")
             stream, rows = self.norm(layer, stream, added)
             lap("norms")
-            gate_up = F.linear(rows, layer.gate_up)
-            lap("gate_up")
-            rows = self.activate(gate_up)
-            lap("activation")
-            added = F.linear(rows, layer.down)
-            lap("down")
+            added, routed = through_mlp(layer, rows, self.sizes.experts_per_token, lap)
+            self.routed += [routed] if routed else []
         ends = batch.logit_rows
         _, rows = self.norm(self.layers[-1], stream[ends], added[ends])
         lap("final_norm")

@@ -13,10 +13,11 @@ import numpy as np
 import torch
 
 from .batch import Batch, Cache, Chunk
-from .device import clock_of
+from .device import CLOCKS, clock_of
 from .grid import Shape
-from .kernels import Decoder
-from .timing import Effort, HostClock, Work, measure, measure_laps
+from .kernels import INPUTS, Decoder
+from .predict import padding_of
+from .timing import Effort, HostClock, Lap, Work, measure, measure_laps
 from .trial import Trial, totals_ns
 from .trials import WHOLE, TrialLog
 
@@ -26,43 +27,88 @@ Progress = Callable[[float, int, int], None]
 MIN_ROUNDS = 3
 NOISY = 0.05
 """A shape whose samples spread more than this is timed again while there is time."""
-MAX_ROUNDS = 20
+MAX_ROUNDS = 60
+VISITS = 10
+"""Into so many visits the time of a shape is cut: what slows the machine for a while then falls on
+some samples of all shapes."""
 LAPPED_LAYERS = 8
 """Layers whose kernels are timed one by one on a GPU: all are alike, and its queue is finite."""
 
 
 class StepTimer:
-    """Times whole steps of a decoder, and their kernels where they stand in the step."""
+    """Times whole steps of a decoder, and their kernels where they stand in the step.
 
-    def __init__(self, decoder: Decoder) -> None:
-        self._decoder = decoder
+    clock: one of `CLOCKS`, of the host. captured: sizes that decode-only whole steps are padded to.
+    not_captured: why a decode step could not be captured as a CUDA graph, and ran kernel by kernel;
+    None as long as all could.
+    """
+
+    def __init__(self, decoder: Decoder, clock: str = "wall", captured: Sequence[int] = ()) -> None:
+        self._decoder, self._captured = decoder, captured
+        self.not_captured: str | None = None
         self._device = decoder.device.type
-        self._clock = clock_of(str(decoder.device))
+        self._clock = clock_of(str(decoder.device), clock)
+        self._host = HostClock(CLOCKS[clock])
         self.lapped_layers = len(decoder.layers)
         if self._device == "cuda":
             self.lapped_layers = min(LAPPED_LAYERS, self.lapped_layers)
 
     def kernels(self, shape: Shape, effort: Effort) -> dict[str, Trial]:
-        """Every kernel of a step: samples summed over the layers that ran (`lapped_layers`)."""
-        batch, caches = self._prepared(shape)
-        caches = caches[: self.lapped_layers]
-        return measure_laps(lambda lap: self._decoder.step(batch, caches, lap), self._clock, effort)
+        """Every kernel of a step: samples summed over the layers that ran (`lapped_layers`).
+
+        On a GPU a step's inputs are no kernel: their copy would make the host wait for the queue.
+        """
+        caches = self._caches(shape)[: self.lapped_layers]
+        made = self._inputs(shape) if self._device == "cuda" else None
+
+        def work(lap: Lap) -> None:
+            batch = made
+            if batch is None:
+                batch = self._inputs(shape)
+                lap(INPUTS)
+            self._decoder.step(batch, caches, lap)
+
+        return measure_laps(work, self._clock, effort)
 
     def whole(self, shape: Shape, effort: Effort) -> Trial:
-        """A step end to end on the host's clock, until its tokens are in the host's memory."""
-        batch, caches = self._prepared(shape)
-        run: Callable[[], torch.Tensor] = lambda: self._decoder.step(batch, caches)  # noqa: E731
-        if self._device == "cuda" and not shape.chunk:
-            run = _captured(run)
-        work: Work = lambda _: run().tolist()  # noqa: E731
-        return measure(work, HostClock(), effort)
+        """A step end to end on the host's clock: from what the scheduler said of it until its
+        tokens are in the host's memory.
+        """
+        caches = self._caches(shape)
+        padding = 0 if shape.chunk else padding_of(self._captured, shape.decode_seqs)
+        run: Callable[[Batch], torch.Tensor] = lambda batch: self._decoder.step(batch, caches)  # noqa: E731
+        if self._device == "cuda" and not shape.chunk and self.not_captured is None:
+            run = self._graph_of(run, self._inputs(shape, padding))
+        work: Work = lambda _: run(self._inputs(shape, padding)).tolist()  # noqa: E731
+        return measure(work, self._host, effort)
 
-    def _prepared(self, shape: Shape) -> tuple[Batch, list[Cache]]:
-        decoder, seqs = self._decoder, shape.decode_seqs
+    def activated_experts(self, tokens: int) -> float:
+        """Experts of a layer that a step of so many tokens uses, mean over the layers."""
+        shape = Shape(tokens, 0, 0, 0)
+        self._decoder.step(self._inputs(shape), self._caches(shape))
+        used = [routed.used for routed in self._decoder.routed]
+        return sum(used) / len(used)
+
+    def _graph_of(
+        self, run: Callable[[Batch], torch.Tensor], batch: Batch
+    ) -> Callable[[Batch], torch.Tensor]:
+        try:
+            replay = _captured(lambda: run(batch))
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            self.not_captured = str(error).partition("\n")[0]
+            return run
+        return lambda _: replay()
+
+    def _inputs(self, shape: Shape, padding: int = 0) -> Batch:
+        seqs = shape.decode_seqs
         chunks = [Chunk(seqs, shape.past, shape.chunk)] if shape.chunk else []
-        batch = decoder.batch(chunks, [shape.decode_context] * seqs)
-        layers = range(len(decoder.layers))
-        return batch, [decoder.cache(layer, shape.sequences, shape.width) for layer in layers]
+        return self._decoder.batch(chunks, [shape.decode_context] * seqs, padding=padding)
+
+    def _caches(self, shape: Shape) -> list[Cache]:
+        layers = range(len(self._decoder.layers))
+        return [self._decoder.cache(layer, shape.sequences, shape.width) for layer in layers]
 
 
 def _captured(run: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
@@ -98,7 +144,7 @@ def measure_all(
     skipped and said so in the log.
     """
     start = time.monotonic()
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng((seed, log.resumed))  # resumed, not the same shapes come first
     for round_number in range(MAX_ROUNDS):
         left = [job for job in jobs if _needs_more(log, job, round_number)]
         for done, i in enumerate(rng.permutation(len(left)).tolist(), 1):
@@ -114,14 +160,12 @@ def measure_all(
 
 
 def _effort(budget_s: float, spent_s: float, jobs: int) -> Effort:
-    """A round should take a fifth of the time; in a hurry, one sample is a sample."""
-    each = budget_s / 5 / jobs
-    hurry = spent_s > budget_s
+    """A round should take a tenth of the time; in a hurry, one sample is a sample."""
     return Effort(
-        budget_s=each,
-        target_spread=0.03,
-        min_samples=1 if hurry else 3,
-        max_samples=50,
+        budget_s=budget_s / VISITS / jobs,
+        target_spread=0.0,
+        min_samples=1 if spent_s > budget_s else 2,
+        max_samples=20,
         warmup=1,
     )
 

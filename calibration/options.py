@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from .errors import CalibrationError
 
 if TYPE_CHECKING:
-    from .calibrate import Outcome
     from .measuring import Progress
+    from .outcome import Outcome
 
 
 class Flag(NamedTuple):
@@ -33,11 +33,29 @@ FLAGS = (
     Flag("model", str, "A model's config.json, or the name of a bundled one.", "FILE|NAME"),
     Flag("device", str, "cpu, cuda or cuda:N. [default: cpu]", "DEVICE"),
     Flag("dtype", str, "float32, bfloat16 or float16. [default: float32]", "DTYPE"),
+    Flag("kv-cache-dtype", str, "auto, fp8, fp8_e5m2, int8 ... [default: auto]", "DTYPE"),
+    Flag("tensor-parallel-size", int, "Devices that share the model. [default: 1]", "N"),
+    Flag("all-reduce-bandwidth", float, "Of a ring, where it is not to be timed.", "GB/S"),
+    Flag("all-reduce-latency", float, "Of one, where it is not to be timed.", "US"),
+    Flag(
+        "attention-backend",
+        str,
+        "flashinfer, flash_attn or torch_sdpa. [default: auto, the first that runs]",
+        "NAME",
+    ),
+    Flag(
+        "cudagraph-capture-sizes",
+        str,
+        "Decode batches that are padded to, as in 1,2,4,8. [default: cpu none, GPU vLLM's]",
+        "N,N",
+    ),
+    Flag("smooth", str, "none or isotonic: noise that falls as work grows. [default: none]", "HOW"),
     Flag("time-budget", float, "Stop measuring after so long. [default: 90]", "S"),
     Flag("max-num-batched-tokens", int, "Largest step. [default: cpu 1024, GPU 8192]", "N"),
     Flag("max-num-seqs", int, "Largest decode batch. [default: cpu 32, GPU 256]", "N"),
     Flag("max-model-len", int, "Longest context. [default: cpu 2048, GPU 32768]", "N"),
-    Flag("threads", int, "Threads of torch on a CPU. [default: torch's own choice]", "N"),
+    Flag("threads", int, "Of torch on a CPU. [default: the fastest; 1 if others use it]", "N"),
+    Flag("clock", str, "wall, or cpu: CPU time. [default: wall; cpu if others use it]", "NAME"),
     Flag("seed", int, "Chooses weights, order and held-out steps. [default: 0]", "N"),
     Flag("name", str, "Name of the table. [default: model-device-dtype]", "NAME"),
     Flag("resume", bool, "Go on with OUTPUT.partial, as a killed run left it."),
@@ -69,15 +87,30 @@ def run_calibration(given: Given, output: Path, progress: Progress) -> Outcome:
         )
     if not output.resolve().parent.is_dir():
         raise CalibrationError(f"{output}: its folder does not exist")
-    from .calibrate import Settings, calibrate
+    from .calibrate import calibrate
+    from .settings import Settings
 
     command = command_of(flags, output)
     flags.pop("quiet", None)
     if "time_budget" in flags:
         flags["time_budget_s"] = flags.pop("time_budget")
+    if "cudagraph_capture_sizes" in flags:
+        flags["cudagraph_capture_sizes"] = _sizes(str(flags["cudagraph_capture_sizes"]))
     # Both parsers have converted every value to the kind of its flag.
     settings = Settings(output=output, **flags)  # type: ignore[arg-type]
     return calibrate(settings, progress, command=command)
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    """Numbers with commas between them.
+
+    >>> _sizes("1,2,4")
+    (1, 2, 4)
+    """
+    words = [word.strip() for word in text.strip("[]").split(",")]
+    if not all(word.isdecimal() for word in words):
+        raise CalibrationError(f"--cudagraph-capture-sizes {text!r}: must be as in 1,2,4,8")
+    return tuple(map(int, words))
 
 
 def command_of(flags: Given, output: Path) -> str:

@@ -6,6 +6,7 @@ and numpy are installed; a test compares the two.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,6 +25,7 @@ class Grids:
 
     by_tokens, by_sequences: operator -> (count, time), ascending. attention: (chunk, past,
     decodes, context, time), ascending. host_us: per step, added to the sum of the kernels.
+    captured: sizes that decode-only steps are padded to, ascending.
     """
 
     layers: int
@@ -31,18 +33,23 @@ class Grids:
     by_sequences: dict[str, list[tuple[int, float]]]
     attention: list[AttentionPoint]
     host_us: float = 0.0
+    captured: tuple[int, ...] = ()
 
     def step_us(self, shape: Shape) -> float:
         """The price of a step, microseconds."""
         counted = sum(
             (self.layers if name in PER_LAYER else 1) * along(points, count)
             for operators, count in (
-                (self.by_tokens, shape.tokens),
+                (self.by_tokens, shape.tokens + self.padding(shape)),
                 (self.by_sequences, shape.sequences),
             )
             for name, points in operators.items()
         )
         return counted + self.layers * self.attention_us(shape) + self.host_us
+
+    def padding(self, shape: Shape) -> int:
+        """Rows that a decode-only step is padded with."""
+        return 0 if shape.chunk else padding_of(self.captured, shape.decode_seqs)
 
     def attention_us(self, shape: Shape) -> float:
         """Attention of one layer: what mixing adds is that of the chunk measured beside decodes."""
@@ -64,6 +71,16 @@ class Grids:
         return over([(s, c, us) for n, _, s, c, us in self.attention if n == chunk and s])(
             seqs, context
         )
+
+
+def padding_of(captured: Sequence[int], seqs: int) -> int:
+    """Rows between a decode batch and the smallest captured size that holds it.
+
+    >>> padding_of((1, 2, 4, 8), 5), padding_of((1, 2, 4, 8), 9)
+    (3, 0)
+    """
+    i = bisect_left(captured, seqs)
+    return captured[i] - seqs if i < len(captured) else 0
 
 
 def along(points: Points, count: float) -> float:

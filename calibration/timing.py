@@ -11,7 +11,8 @@ Source: Chen and Revels, "Robust benchmarking in noisy environments" (2016).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from statistics import median
 from typing import NamedTuple, Protocol, TypeVar
 
 from .trial import Trial
@@ -41,7 +42,7 @@ class Clock(Protocol):
         """
 
     def laps_ns(self, work: LappedWork) -> dict[str, float]:
-        """Run work once; nanoseconds by name of lap, summed where a name comes again."""
+        """Run work once; nanoseconds by name of lap, where a name comes again as `by_name`."""
 
 
 class HostClock:
@@ -70,7 +71,7 @@ class HostClock:
 
     def laps_ns(self, work: LappedWork) -> dict[str, float]:
         """As `Clock.laps_ns`."""
-        spent: dict[str, float] = {}
+        laps: list[tuple[str, float]] = []
         if self._flush is not None:
             self._flush()
         last = self.now_ns()
@@ -78,11 +79,25 @@ class HostClock:
         def lap(name: str) -> None:
             nonlocal last
             now = self.now_ns()
-            spent[name] = spent.get(name, 0) + now - last
+            laps.append((name, now - last))
             last = now
 
         work(lap)
-        return spent
+        return by_name(laps)
+
+
+def by_name(laps: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """Nanoseconds by name; of a lap that comes n times (once a layer), n times its median.
+
+    Layers are alike, so one that something else held up does not speak for the others.
+
+    >>> by_name([("o", 3.0), ("down", 5.0), ("o", 90.0), ("o", 4.0)])
+    {'o': 12.0, 'down': 5.0}
+    """
+    lasted: dict[str, list[float]] = {}
+    for name, ns in laps:
+        lasted.setdefault(name, []).append(ns)
+    return {name: len(each) * float(median(each)) for name, each in lasted.items()}
 
 
 class Effort(NamedTuple):

@@ -56,6 +56,21 @@ class Trial:
         reach = OUTLIER_IQRS * self.iqr_ns
         return sum(not first - reach <= sample <= third + reach for sample in self.samples_ns)
 
+    @cached_property
+    def undisturbed(self) -> Trial:
+        """The samples without those that were taken while something else held the machine.
+
+        A disturbance only ever adds time: a sample over `DISTURBED` times the fastest tenth is one.
+        """
+        if not self.samples_ns:
+            return self
+        fastest = float(np.percentile(self.samples_ns, 10, method="lower"))
+        return Trial(tuple(ns for ns in self.samples_ns if ns <= DISTURBED * fastest))
+
+    def divided_by(self, calls: int) -> Trial:
+        """The samples of one call, where each was that of so many in a row."""
+        return Trial(tuple(ns / calls for ns in self.samples_ns))
+
     def __add__(self, other: Trial) -> Trial:
         return Trial(self.samples_ns + other.samples_ns)
 
@@ -71,19 +86,19 @@ def totals_ns(trials: Mapping[str, Trial]) -> list[float]:
 
 
 def undisturbed(trials: Mapping[str, Trial]) -> dict[str, Trial]:
-    """The same parts without the samples in which something else held the machine.
+    """The same parts, each without its disturbed samples.
 
-    A disturbance only ever adds time, so a sample whose total is over `DISTURBED` times that of
-    the fastest tenth is one.
-
-    >>> undisturbed({"a": Trial((10.0, 11.0, 21.0, 10.5))})
-    {'a': Trial(samples_ns=(10.0, 11.0, 10.5))}
+    >>> undisturbed({"a": Trial((10.0, 11.0, 21.0, 10.5)), "b": Trial((3.0, 3.0, 3.0, 3.0))})
+    {'a': Trial(samples_ns=(10.0, 11.0, 10.5)), 'b': Trial(samples_ns=(3.0, 3.0, 3.0, 3.0))}
     """
-    totals = np.array(totals_ns(trials))
-    if not len(totals):
-        return dict(trials)
-    kept = np.flatnonzero(totals <= DISTURBED * np.percentile(totals, 10, method="lower"))
-    return {
-        name: Trial(tuple(trial.samples_ns[i] for i in kept.tolist()))
-        for name, trial in trials.items()
-    }
+    return {name: trial.undisturbed for name, trial in trials.items()}
+
+
+def spread_of(trials: Mapping[str, Trial]) -> float:
+    """Inter-quartile ranges of the parts / their medians, summed each.
+
+    >>> spread_of({"a": Trial((9.0, 10.0, 11.0)), "b": Trial((30.0, 30.0, 30.0))})
+    0.025
+    """
+    medians = sum(trial.median_ns for trial in trials.values())
+    return sum(trial.iqr_ns for trial in trials.values()) / medians if medians else 0.0

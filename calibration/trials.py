@@ -18,6 +18,19 @@ WHOLE = "whole step"
 """The name under which a step's time end to end is kept, beside its laps."""
 
 
+def begun_with(path: Path) -> tuple[int | None, str | None]:
+    """Threads and clock with which a `.partial` file was begun, None where it does not say."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            begun = json.loads(file.readline())
+    except (OSError, ValueError):
+        return None, None
+    if not isinstance(begun, dict):
+        return None, None
+    threads, clock = begun.get("threads"), begun.get("clock")
+    return threads if isinstance(threads, int) else None, str(clock) if clock else None
+
+
 class TrialLog:
     """Samples by shape, that outlive the process.
 

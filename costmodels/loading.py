@@ -14,6 +14,7 @@ from .constant import ConstantCostModel
 from .hardware import GPUS, find_gpu
 from .lesson import LessonCostModel
 from .linear import LinearCostModel
+from .matching import refuse_another
 from .model_config import bundled_models, find_model
 from .operators import OperatorsCostModel
 from .roofline import RooflineCostModel
@@ -50,7 +51,8 @@ def load_cost_model(
 ) -> LoadedCostModel:
     """A cost model by name (`list_cost_models()`), from a table file, or from published tables.
 
-    model, device, tp, dtype, kv_dtype: what `roofline` prices; a table already says so. Published
+    model, device, tp, dtype, kv_dtype: what `roofline` prices; a measured table says so itself, and
+    is refused if it was measured with something else. Published
     tables are named by their source and folder, `llmservingsim:FOLDER` (`costmodels.importers`),
     and need a model; tp is 1 unless given.
 
@@ -67,13 +69,17 @@ def load_cost_model(
     is_published = bool(folder) and source in PUBLISHED
     if is_published:
         given["model"] = given["tp"] = None
-    _refuse(given, name)
     if is_published:
+        _refuse(given, name)
         return _published(source, folder, model, 1 if tp is None else tp)
     if name == "lesson":
+        _refuse(given, name)
         return LessonCostModel()
     path = _find_table(name_or_path)
     table = load_table(path)
+    if not table.is_measured:
+        _refuse(given, name)
+    refuse_another(table, bundled_tables(), **given)  # type: ignore[arg-type]  # as they came
     try:
         return _BUILDERS[table.kind](table)
     except ConfigError as error:
@@ -82,7 +88,7 @@ def load_cost_model(
 
 def list_cost_models() -> list[tuple[str, str]]:
     """(name, one line with the held-out error) of everything `load_cost_model` knows by name."""
-    tables = [(name, load_table(path).summary) for name, path in _bundled().items()]
+    tables = [(name, load_table(path).summary) for name, path in bundled_tables().items()]
     roofline = (
         f"from a datasheet (device: {', '.join(GPUS)}) and a model's config.json "
         f"(or {', '.join(bundled_models())}); uncalibrated"
@@ -99,12 +105,13 @@ def _refuse(given: Mapping[str, object], name: str) -> None:
             )
 
 
-def _bundled() -> dict[str, Path]:
+def bundled_tables() -> dict[str, Path]:
+    """Name -> file of the tables that come with Runway."""
     return {path.stem: path for path in sorted(BUNDLED_TABLES.glob("*.yaml"))}
 
 
 def _find_table(name_or_path: str | Path) -> Path:
-    bundled = _bundled()
+    bundled = bundled_tables()
     if str(name_or_path) in bundled:
         return bundled[str(name_or_path)]
     path = Path(name_or_path)

@@ -1,41 +1,30 @@
-"""`ModelConfig`: the sizes of a dense decoder, from its Hugging Face `config.json`.
+"""`ModelConfig`: the sizes of a decoder, from its Hugging Face `config.json`.
 
-Llama, Mistral, Qwen2 and Qwen3. A key that is not understood is refused, because it may change
-the size of the model (experts, latent attention, quantised weights).
+Llama, Mistral, Qwen2 and Qwen3; with experts Mixtral, Qwen2-MoE and Qwen3-MoE. A key that is not
+understood is refused, because it may change the size of the model (latent attention, quantised
+weights).
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from simulator.errors import ConfigError, nearest
 
+from .model_json import SIZES, experts_of, read_json, refuse_unknown, whole_number
 from .model_memory import heads_per_gpu, kv_bytes_per_head, linear_bytes, whole_bytes
 
 BUNDLED_MODELS = Path(__file__).parent / "models"
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
-SIZES = (
-    *("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
-    "vocab_size",
-)
-READ = (
-    *SIZES,
-    *("model_type", "num_key_value_heads", "head_dim", "tie_word_embeddings"),
-    *("attention_bias", "max_position_embeddings", "sliding_window", "use_sliding_window"),
-)
-WITHOUT_SIZE = (
-    *("architectures", "attention_dropout", "auto_map", "dtype", "hidden_act", "mlp_bias"),
-    *("initializer_range", "layer_types", "max_window_layers", "pretraining_tp", "rms_norm_eps"),
-    *("rope_parameters", "rope_scaling", "rope_theta", "torch_dtype", "use_cache"),
-)
-"""Keys that change no size counted here, and that are ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
-    """A dense decoder: grouped-query attention, gated MLP. Sizes are counts, not bytes."""
+    """A decoder: grouped-query attention, gated MLP or experts. Sizes are counts, not bytes.
+
+    experts: 0 for a dense model. With experts, `intermediate_size` is that of each of them, and
+    `shared_intermediate_size` that of the one that all tokens pass (0: there is none).
+    """
 
     name: str
     family: str
@@ -49,6 +38,9 @@ class ModelConfig:
     ties_embeddings: bool
     attention_bias: bool = False
     max_model_len: int | None = None
+    experts: int = 0
+    experts_per_token: int = 0
+    shared_intermediate_size: int = 0
 
     def __post_init__(self) -> None:
         if self.attention_heads % self.kv_heads:
@@ -61,12 +53,14 @@ class ModelConfig:
     def from_json(cls, path: str | Path) -> ModelConfig:
         """Read a `config.json`; ConfigError names the file and the key that is wrong or missing."""
         path = Path(path)
-        raw = _read(path)
-        _refuse_unknown(raw, path)
-        missing = [key for key in ("model_type", *SIZES) if raw.get(key) is None]
+        raw = read_json(path)
+        refuse_unknown(raw, path)
+        experts = experts_of(raw, path)
+        needed = [key for key in SIZES if key != "intermediate_size" or not experts]
+        missing = [key for key in ("model_type", *needed) if raw.get(key) is None]
         if missing:
             raise ConfigError(f"{path}: {', '.join(missing)} missing: the model's size needs it")
-        size = {key: _whole(raw, key, path) for key in SIZES}
+        size = {key: whole_number(raw, key, path) for key in needed} | experts
         hidden, heads = size["hidden_size"], size["num_attention_heads"]
         if raw.get("head_dim") is None and hidden % heads:
             raise ConfigError(f"{path}: head_dim missing, and {heads} heads do not divide {hidden}")
@@ -75,22 +69,45 @@ class ModelConfig:
             family=str(raw["model_type"]),
             hidden_size=hidden,
             intermediate_size=size["intermediate_size"],
+            experts=size.get("experts", 0),
+            experts_per_token=size.get("experts_per_token", 0),
+            shared_intermediate_size=size.get("shared_intermediate_size", 0),
             layers=size["num_hidden_layers"],
             attention_heads=heads,
-            kv_heads=_whole(raw, "num_key_value_heads", path, heads),
-            head_dim=_whole(raw, "head_dim", path, hidden // heads),
+            kv_heads=whole_number(raw, "num_key_value_heads", path, heads),
+            head_dim=whole_number(raw, "head_dim", path, hidden // heads),
             vocab_size=size["vocab_size"],
             ties_embeddings=bool(raw.get("tie_word_embeddings", False)),
-            attention_bias=bool(raw.get("attention_bias", raw["model_type"] == "qwen2")),
-            max_model_len=_whole(raw, "max_position_embeddings", path, 0) or None,
+            attention_bias=bool(
+                raw.get("attention_bias", raw["model_type"] in ("qwen2", "qwen2_moe"))
+            ),
+            max_model_len=whole_number(raw, "max_position_embeddings", path, 0) or None,
         )
 
     @property
     def layer_weights(self) -> int:
-        """Weights of one layer's matrices: QKV, output, gate, up, down."""
+        """Weights of one layer's matrices, all experts included."""
+        return self.dense_layer_weights + self.experts * self.expert_weights
+
+    @property
+    def expert_weights(self) -> int:
+        """Weights of one expert: gate, up, down; 0 for a dense model."""
+        return 3 * self.hidden_size * self.intermediate_size if self.experts else 0
+
+    @property
+    def dense_layer_weights(self) -> int:
+        """Weights of one layer that every token passes."""
         queries, keys = self.attention_heads * self.head_dim, self.kv_heads * self.head_dim
         attention = self.hidden_size * (2 * queries + 2 * keys)
-        return attention + 3 * self.hidden_size * self.intermediate_size
+        if not self.experts:
+            return attention + 3 * self.hidden_size * self.intermediate_size
+        shared = 3 * self.shared_intermediate_size + (1 if self.shared_intermediate_size else 0)
+        return attention + self.hidden_size * (self.experts + shared)
+
+    @property
+    def active_layer_weights(self) -> int:
+        """Weights of one layer that one token passes."""
+        return self.dense_layer_weights + self.experts_per_token * self.expert_weights
 
     @property
     def lm_head_weights(self) -> int:
@@ -101,12 +118,12 @@ class ModelConfig:
     def small_weights(self) -> int:
         """Norms and biases."""
         per_layer = 2 * self.hidden_size
-        if self.family == "qwen3":
+        if self.family in ("qwen3", "qwen3_moe"):
             per_layer += 2 * self.head_dim
         if self.attention_bias:
             per_layer += (self.attention_heads + 2 * self.kv_heads) * self.head_dim
             # Qwen2 has no bias on the output projection; a Llama with attention_bias does.
-            per_layer += 0 if self.family == "qwen2" else self.hidden_size
+            per_layer += 0 if self.family.startswith("qwen2") else self.hidden_size
         return self.layers * per_layer + self.hidden_size
 
     @property
@@ -126,7 +143,7 @@ class ModelConfig:
 
         About 1/30,000 for Qwen3-32B: the ratio that ties the two prefill terms of a fit.
         """
-        return self.attention_flops_per_pair / (2 * self.layers * self.layer_weights)
+        return self.attention_flops_per_pair / (2 * self.layers * self.active_layer_weights)
 
     def weight_bytes(self, dtype: str = "bfloat16", tp: int = 1) -> int:
         """Bytes of weights on each of `tp` GPUs.
@@ -169,46 +186,3 @@ def find_model(name_or_path: str | Path) -> ModelConfig:
 def bundled_models() -> tuple[str, ...]:
     """Names of the bundled model sizes."""
     return tuple(sorted(path.stem for path in BUNDLED_MODELS.glob("*.json")))
-
-
-def _read(path: Path) -> dict[str, object]:
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file: give a model's config.json") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
-    except json.JSONDecodeError as error:
-        at = f"{path}:{error.lineno}:{error.colno}"
-        raise ConfigError(f"{at}: not JSON: {error.msg}") from None
-    if not isinstance(raw, dict):
-        raise ConfigError(f"{path}: must be a JSON object, as in a model's config.json")
-    return raw
-
-
-def _refuse_unknown(raw: dict[str, object], path: Path) -> None:
-    family = raw.get("model_type")
-    if family is not None and family not in FAMILIES:
-        raise ConfigError(f"{path}: model_type {family!r} is not one of {', '.join(FAMILIES)}")
-    known = (*READ, *WITHOUT_SIZE)
-    for key in raw:
-        if key in known or key.startswith("_") or key.endswith(("_token_id", "_version")):
-            continue
-        raise ConfigError(
-            f"{path}: {key} is not understood{nearest(key, known)}: it may change the size of "
-            "the model; remove it from the file if it does not"
-        )
-    if raw.get("sliding_window") is not None and raw.get("use_sliding_window", True):
-        raise ConfigError(
-            f"{path}: sliding_window is {raw['sliding_window']}: the KV cache of a sliding window "
-            "is not modelled; set it to null to count the whole context"
-        )
-
-
-def _whole(raw: dict[str, object], key: str, path: Path, default: int | None = None) -> int:
-    value = raw.get(key)
-    if value is None and default is not None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(f"{path}: {key} is {value!r}: must be a whole number, at least 1")
-    return value

@@ -29,6 +29,13 @@ tensor-parallel degree). `parameters`:
             bytes      of one all-reduce: tokens x `bytes_per_token`, which is then required
     points  [count, microseconds], counts ascending, at least one
 
+and, if it says so, of the samples behind each point and of the work behind a count; no price needs
+these, `runway plot cost` draws them:
+
+    spread     [inter-quartile range in microseconds, samples], one per point
+    activated  how many of a layer's experts had any token, one per point
+    work       [FLOPs per count, bytes of weights, bytes per count]
+
 Any name is allowed; these are usual: `qkv`, `o`, `gate_up`, `down`, `input_norm`, `post_norm`,
 `qk_norm`, `rope`, `activation`, `all_reduce` per layer; `embedding`, `final_norm`, `lm_head`,
 `sampler` per step. Put one GEMM group in one operator, or each kernel in its own: times are summed.
@@ -46,6 +53,13 @@ Any name is allowed; these are usual: `qkv`, `o`, `gate_up`, `down`, `input_norm
     [n, past, seqs, ctx, t]   mixed; those of the smallest chunk with past 0 are used, together
                               with the same chunk alone (needed then): the penalty of mixing
 
+`operators.attention_spread` is the `spread` of these points, if present. `operators.steps`, if
+present, are whole steps as they were timed end to end, ascending:
+
+    [chunk, past, decode_seqs, decode_context, microseconds, inter-quartile range, samples, 0 or 1]
+
+the last is 1 for those that were held out, 0 for those that gave `host_us`.
+
 Grids may be ragged: a context that did not fit the memory is left out, with the row that has it.
 """
 
@@ -54,19 +68,33 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from simulator.errors import TableFormatError
 
-from .section import Section
 from .yaml_text import Value
 
 MAX_FILE_BYTES = 1 << 20
 AXES = ("tokens", "sequences", "bytes")
 PER = ("layer", "step")
-MAX_US = 1e8
 
 AttentionPoint = tuple[int, int, int, int, float]
 """(chunk, past, decode_seqs, decode_context, microseconds)."""
+Spread = tuple[float, int]
+"""(inter-quartile range in microseconds, samples)."""
+
+
+class TimedStep(NamedTuple):
+    """A whole step as it was timed, end to end."""
+
+    chunk: int
+    past: int
+    decode_seqs: int
+    decode_context: int
+    us: float
+    iqr_us: float
+    samples: int
+    is_held_out: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,113 +106,42 @@ class Operator:
     per: str = "layer"
     calls: int = 1
     bytes_per_token: int | None = None
+    spread: tuple[Spread, ...] = ()
+    activated: tuple[float, ...] = ()
+    work: tuple[int, int, int] | None = None
 
     def to_dict(self) -> dict[str, Value]:
         """As written to a file."""
-        head: dict[str, Value] = {"per": self.per, "calls": self.calls, "axis": self.axis}
+        document: dict[str, Value] = {"per": self.per, "calls": self.calls, "axis": self.axis}
         if self.bytes_per_token is not None:
-            head["bytes_per_token"] = self.bytes_per_token
-        return {**head, "points": [list(point) for point in self.points]}
+            document["bytes_per_token"] = self.bytes_per_token
+        document["points"] = [list(point) for point in self.points]
+        for key in ("spread", "activated", "work"):
+            if value := getattr(self, key):
+                document[key] = [list(row) if isinstance(row, tuple) else row for row in value]
+        return document
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorGrids:
-    """All measured times of a table: operators by name, and attention points."""
+    """All measured times of a table: operators by name, attention points, whole steps."""
 
     counted: Mapping[str, Operator] = field(default_factory=dict)
     attention: tuple[AttentionPoint, ...] = ()
+    attention_spread: tuple[Spread, ...] = ()
+    steps: tuple[TimedStep, ...] = ()
 
     def to_dict(self) -> dict[str, Value]:
         """As written to a file."""
-        return {
+        document: dict[str, Value] = {
             "counted": {name: operator.to_dict() for name, operator in self.counted.items()},
             "attention": [list(point) for point in self.attention],
         }
-
-
-def read_grids(section: Section) -> OperatorGrids:
-    """The `operators` section of a table, checked; TableFormatError names file, line and key."""
-    section.allow(("counted", "attention"), ("counted",))
-    counted = section.section("counted")
-    operators = {name: _operator(counted.section(name)) for name in counted.values}
-    attention = _rows(section, "attention", 5) if "attention" in section else []
-    if not operators and not attention:
-        raise section.error("counted", "is empty: a table must hold at least one time")
-    points = tuple((*_counts(row), float(row[-1])) for row in attention)
-    _check_attention(section, points)
-    return OperatorGrids(operators, points)  # type: ignore[arg-type]  # _rows checked their length
-
-
-def _operator(section: Section) -> Operator:
-    keys = ("per", "calls", "axis", "bytes_per_token", "points")
-    section.allow(keys, ("per", "axis", "points"))
-    for key, known in (("per", PER), ("axis", AXES)):
-        if section.text(key) not in known:
-            raise section.error(key, f"must be {' or '.join(known)}, is {section.values[key]!r}")
-    axis = section.text("axis")
-    if (axis == "bytes") != ("bytes_per_token" in section):
-        raise section.error("axis", "bytes goes with bytes_per_token, and no other axis does")
-    rows = _rows(section, "points", 2)
-    if not rows:
-        raise section.error("points", "is empty: give at least one [count, microseconds]")
-    return Operator(
-        per=section.text("per"),
-        axis=axis,
-        calls=section.whole("calls") if "calls" in section else 1,
-        bytes_per_token=section.whole("bytes_per_token") if axis == "bytes" else None,
-        points=tuple((int(count), float(time_us)) for count, time_us in rows),
-    )
-
-
-def _rows(section: Section, key: str, columns: int) -> list[list[float]]:
-    """Rows of whole counts and a time, ascending."""
-    rows = section.values[key]
-    if not isinstance(rows, list):
-        raise section.error(key, f"must be a list of rows, is {rows!r}")
-    checked: list[list[float]] = []
-    for number, row in enumerate(rows, 1):
-        checked.append(_row(section, f"{key} row {number}", row, columns))
-        if number > 1 and checked[-2][:-1] >= checked[-1][:-1]:
-            before = checked[-2][:-1]
-            raise section.error(key, f"row {number} is {row}: must come after {before}: sort them")
-    return checked
-
-
-def _row(section: Section, name: str, row: Value, columns: int) -> list[float]:
-    key, _, where = name.partition(" ")
-    if not isinstance(row, list) or len(row) != columns:
-        raise section.error(key, f"{where} is {row!r}: must hold {columns} numbers")
-    *counts, time_us = row
-    for count in counts:
-        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-            raise section.error(key, f"{where} holds {count!r}: must be a whole number, at least 0")
-    is_number = isinstance(time_us, int | float) and not isinstance(time_us, bool)
-    if not is_number or not 0 <= time_us <= MAX_US:  # type: ignore[operator]  # is_number
-        raise section.error(
-            key, f"{where} takes {time_us!r} us: must be a number from 0 to {MAX_US:g}"
-        )
-    return [*counts, float(time_us)]  # type: ignore[list-item, arg-type]  # checked above
-
-
-def _counts(row: list[float]) -> tuple[int, ...]:
-    return tuple(int(count) for count in row[:-1])
-
-
-def _check_attention(section: Section, points: tuple[tuple[float, ...], ...]) -> None:
-    alone = {(chunk, past) for chunk, past, seqs, *_ in points if chunk and not seqs}
-    mixed = [chunk for chunk, past, seqs, *_ in points if chunk and seqs and not past]
-    for chunk, past, seqs, context, time_us in points:
-        if not chunk and not seqs:
-            raise section.error("attention", f"holds a point with no work, {time_us} us: remove it")
-        if (not chunk and past) or (not seqs and context):
-            what = "past without a chunk" if past else "decode_context without decodes"
-            raise section.error("attention", f"holds {what}: {[chunk, past, seqs, context]}")
-    if mixed and (min(mixed), 0) not in alone:
-        raise section.error(
-            "attention",
-            f"mixes decodes with chunks of {min(mixed):g} tokens, and lacks that chunk alone, "
-            f"[{min(mixed):g}, 0, 0, 0, …]: measure it",
-        )
+        if self.attention_spread:
+            document["attention_spread"] = [list(spread) for spread in self.attention_spread]
+        if self.steps:
+            document["steps"] = [[*step[:-1], int(step.is_held_out)] for step in self.steps]
+        return document
 
 
 def document_text(document: Mapping[str, Value], file: str) -> str:

@@ -3,7 +3,8 @@
 Source: Williams, Waterman and Patterson, "Roofline" (CACM 2009): a kernel takes the longer of
 its arithmetic at peak FLOP/s and its traffic at peak bandwidth. Kernels run one after the other:
 
-    matrices           2 FLOPs per weight and token, against the weights read once per step
+    matrices           2 FLOPs per weight and token, against the weights read once per step; of
+                       experts, at most as many as the tokens were sent to
     prefill attention  per chunk: FLOPs of its token pairs, against its KV read and written
     decode attention   per sequence: FLOPs over its context, against its KV cache read
     all-reduce         two per layer under tensor parallelism, 2 (tp - 1) / tp of the activations
@@ -48,6 +49,7 @@ class RooflineCostModel:
 
     __slots__ = (
         *("_context_ns", "_head_ns", "_kv_ns", "_pair_ns", "_step_ns", "_sync_ns", "_token_ns"),
+        *("_expert_ns", "_experts", "_experts_per_token"),
         *("_weights_ns", "needs_longest_context", "stamp", "table"),
     )
 
@@ -71,10 +73,14 @@ class RooflineCostModel:
         kv_bytes = model.kv_bytes_per_token(kv_dtype, tp)
         ns_per_flop = 1e9 / (gpu.flops * flops_efficiency * tp)
         ns_per_byte = 1e9 / (gpu.bandwidth_bytes_per_s * bandwidth_efficiency)
-        matrices = model.layers * model.layer_weights
-        read_bytes = (linear_bytes(matrices, dtype) + 2 * model.lm_head_weights) / tp
+        dense = model.layers * model.dense_layer_weights
+        matrices = model.layers * model.active_layer_weights
+        read_bytes = (linear_bytes(dense, dtype) + 2 * model.lm_head_weights) / tp
+        expert_bytes = linear_bytes(model.layers * model.expert_weights, dtype) / tp
         self._step_ns = checked({"step_overhead_ms": step_overhead_ms})["step_overhead_ms"] * 1e6
         self._weights_ns = read_bytes * ns_per_byte
+        self._experts, self._experts_per_token = model.experts, model.experts_per_token
+        self._expert_ns = expert_bytes * ns_per_byte
         self._token_ns = 2 * matrices * ns_per_flop
         self._head_ns = 2 * model.lm_head_weights * ns_per_flop
         self._pair_ns = model.attention_flops_per_pair * ns_per_flop
@@ -135,9 +141,10 @@ class RooflineCostModel:
         for new, _ in chunks:
             tokens += new
         arithmetic = self._token_ns * tokens + self._head_ns * (seqs + len(chunks))
-        if arithmetic > self._weights_ns:
-            return arithmetic, "FLOP/s"
-        return self._weights_ns, "bandwidth"
+        weights = self._weights_ns
+        if self._experts:
+            weights += self._expert_ns * min(self._experts, self._experts_per_token * tokens)
+        return (arithmetic, "FLOP/s") if arithmetic > weights else (weights, "bandwidth")
 
     def _prefill_attention_ns(self, chunks: tuple[tuple[int, int], ...]) -> float:
         attention = 0.0

@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from .operators_rows import check_measured, read_grids
 from .operators_table import Operator as Operator  # part of what this module offers
-from .operators_table import OperatorGrids, document_text, read_grids
+from .operators_table import OperatorGrids, document_text
 from .section import Section
 from .table_schema import (
     FORMAT_KEY,
@@ -175,8 +176,12 @@ def check_table(document: Value, marks: Marks, file: str) -> CostTable:
     """A document as a `CostTable`, or TableFormatError."""
     top = Section(document, file=file, marks=marks)
     kind = check_kind(top)
-    if check_provenance(top.section("provenance")) or "held_out" in top:
+    is_measured = check_provenance(top.section("provenance"))
+    if is_measured or "held_out" in top:
         check_held_out(top)
+    operators = read_grids(top.section("operators")) if kind == "operators" else None
+    if operators is not None and is_measured:
+        check_measured(top.section("operators"), operators)
     return CostTable(
         kind=kind,
         name=top.text("name"),
@@ -189,7 +194,7 @@ def check_table(document: Value, marks: Marks, file: str) -> CostTable:
         kv=_kv(top.section("kv")) if "kv" in top else None,
         max_model_len=_limit(top, "max_model_len"),
         max_num_batched_tokens=_limit(top, "max_num_batched_tokens"),
-        operators=read_grids(top.section("operators")) if kind == "operators" else None,
+        operators=operators,
     )
 
 

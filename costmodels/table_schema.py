@@ -68,7 +68,18 @@ MEASURED_KEYS = (
     *("device", "dtype", "model", "engine", "software", "date", "command", "source", "licence"),
     "samples",
 )
-OPTIONAL_KEYS = ("tensor_parallel", "dropped", "note")
+OPTIONAL_KEYS = (
+    *(
+        "tensor_parallel",
+        "kv_cache_dtype",
+        "attention_backend",
+        "all_reduce",
+        "threads",
+        "clock",
+        "shapes",
+    ),
+    *("dropped", "outliers", "smoothing", "note"),
+)
 HELD_OUT_KEYS = ("split", "n", "median", "p90")
 SECTIONS = (
     FORMAT_KEY,

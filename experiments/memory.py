@@ -15,7 +15,8 @@ from costmodels import (
     load_cost_model,
 )
 from costmodels.hardware import find_gpu
-from costmodels.loading import BUNDLED_TABLES
+from costmodels.loading import BUNDLED_TABLES, bundled_tables
+from costmodels.matching import refuse_another
 from costmodels.model_memory import DEFAULT_ACTIVATION_RESERVE_BYTES
 from simulator.errors import ConfigError
 from simulator.kv_cache import KVCache
@@ -85,10 +86,12 @@ def build_memory(config: RunConfig, table: CostTable) -> Memory:
     """The KV cache: as asked, from GPU memory, or what the table was measured with.
 
     Raises:
-        ConfigError: several capacities are given, none can be known, or the table prices
-            another number of GPUs.
+        ConfigError: several capacities are given, none can be known, or the table asked for
+            prices another model, device or number of GPUs.
     """
     _refuse_other_parallelism(config, table)
+    if config.cost_model is not None:
+        refuse_another(table, bundled_tables(), model=config.model, device=config.device)
     given = [name for name in CAPACITIES if getattr(config, name) is not None]
     if config.device is not None and table.kind != "roofline":
         given.append("device")

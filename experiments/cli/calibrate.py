@@ -17,7 +17,7 @@ from calibration.options import (
 
 from .terminal import progress_bar, say
 
-SHARES = 1000
+SHARES = 100
 
 
 def _options() -> list[click.Parameter]:
@@ -40,13 +40,25 @@ def _options() -> list[click.Parameter]:
             metavar="TABLE",
             help=OUTPUT_HELP,
         ),
+        click.Option(
+            ["--figure"],
+            type=click.Path(path_type=Path),
+            metavar="PNG",
+            help="Draw the table too: measured against predicted, residuals, roofline.",
+        ),
         click.Argument(["more"], nargs=-1, type=click.UNPROCESSED, metavar=""),
     ]
 
 
 @click.command("calibrate", params=_options(), context_settings={"ignore_unknown_options": True})
 def command(
-    from_steps: str | None, output: Path, more: tuple[str, ...], quiet: bool, **given: object
+    *,
+    from_steps: str | None,
+    output: Path,
+    figure: Path | None,
+    more: tuple[str, ...],
+    quiet: bool,
+    **given: object,
 ) -> None:
     """Measure a model's kernels on this machine, once; write the cost table that prices its steps.
 
@@ -54,7 +66,10 @@ def command(
     steps that the table never saw say how far it is off. All raw samples lie in TABLE.partial.
     """
     if from_steps is not None:
-        sys.exit(run_from_steps(from_steps, given, output, more))
+        code = run_from_steps(from_steps, given, output, more)
+        if figure is not None and not code:
+            _draw(output, figure)
+        sys.exit(code)
     if more:
         raise click.UsageError(f"no option {more[0]}{_nearest(more[0])}")
     from calibration.errors import CalibrationError
@@ -68,6 +83,17 @@ def command(
         raise click.ClickException(str(error)) from None
     if not quiet:
         say(outcome.summary)
+    if figure is not None:
+        _draw(output, figure)
+        if not quiet:
+            say(f"drew {figure}")
+
+
+def _draw(table: Path, figure: Path) -> None:
+    from costmodels import load_cost_model
+    from experiments.plots.cost import plot_cost
+
+    plot_cost(load_cost_model(table), figure)
 
 
 def _nearest(name: str) -> str:

@@ -14,12 +14,24 @@ from .terminal import say
 
 @click.command("plot")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("table", metavar="[TABLE]", required=False)
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="PNG", help="Of cost TABLE. [default: beside]"
+)
 @click.option("--quiet", is_flag=True, help="Print nothing.")
-def command(folder: Path, quiet: bool) -> None:
+def command(folder: Path, table: str | None, out: Path | None, quiet: bool) -> None:
     """Draw the figures of DIR, a folder that `runway simulate` or `runway sweep` wrote, into
     DIR/figures.
+
+    `runway plot cost TABLE` draws a cost table (a file, or a name of `runway list cost-models`):
+    its prices, the steps it was measured with, how far it is off.
     """
-    drawn = draw(folder)
+    if table is not None:
+        drawn = [draw_cost(str(folder), table, out)]
+    elif out is not None:
+        raise ConfigError("--out is for `runway plot cost TABLE`: other figures go to DIR/figures")
+    else:
+        drawn = draw(folder)
     if not quiet:
         for path in drawn:
             say(f"drew {path}")
@@ -41,3 +53,19 @@ def draw(folder: Path) -> list[Path]:
     raise ConfigError(
         f"{folder}: {missing}: expected {RUN_FILES[0]} of a run or {SWEEP_FILES[0]} of a sweep"
     )
+
+
+def draw_cost(what: str, table: str, out: Path | None) -> Path:
+    """The figure of a cost table, beside its file unless `out` says where.
+
+    Raises:
+        ConfigError: something else than `cost` is to be drawn, or there is no such table.
+    """
+    from costmodels import load_cost_model
+    from experiments.plots.cost import plot_cost
+
+    if what != "cost":
+        raise ConfigError(f"plot {what} {table}: takes one folder, or cost and a table")
+    model, file = load_cost_model(table), Path(table)
+    beside = file.with_suffix(".png") if file.is_file() else Path(f"{table}.png")
+    return plot_cost(model, out or beside)

@@ -1,13 +1,18 @@
-"""`python -m tests.benchmarks [speed] [scale] [startup]`: all of them by default."""
+"""`python -m tests.benchmarks [speed] [scale] [startup] [prices]`: all of them by default."""
 
 from __future__ import annotations
 
 import sys
 
-from . import scale, speed, startup
+from . import price_speed, scale, speed, startup
 from .report import write
 
-BENCHMARKS = {"speed": speed.compare, "scale": scale.measure, "startup": startup.measure}
+BENCHMARKS = {
+    "speed": speed.compare,
+    "scale": scale.measure,
+    "startup": startup.measure,
+    "prices": price_speed.measure,
+}
 
 for name in sys.argv[1:] or BENCHMARKS:
     if name not in BENCHMARKS:

@@ -87,7 +87,7 @@ def test_the_table_loads_with_provenance_and_its_error(model, tmp_path):
         torch.__version__,
     )
     assert "1 threads" in provenance["device"]
-    assert "scaled_dot_product_attention" in provenance["note"]
+    assert provenance["attention_backend"].startswith("torch scaled_dot_product_attention")
     # 2 layers x 2 x 2 KV heads x 8 x 4 bytes = 256 bytes a token; 4 GiB hold 2**24 of them.
     assert table.kv.blocks == 2**20
     assert table.max_model_len == 128
@@ -167,19 +167,28 @@ def test_python_m_calibration_takes_the_same_flags(model, tmp_path, capsys):
     assert command.endswith("--threads 1 -o table.json")
 
 
+OF_TORCH = (
+    *("torch", "torchgen", "functorch", "numpy", "numpy.libs", "sympy", "mpmath", "networkx"),
+    *("jinja2", "markupsafe", "filelock", "fsspec", "typing_extensions.py"),
+)
+"""All that `pip install torch numpy` brings to a CPU, as found beside torch."""
+
+
 def test_torch_and_numpy_are_enough(model, tmp_path):
-    """In a process where nothing else of Runway's libraries can be imported."""
-    table = tmp_path / "table.json"
-    absent = "yaml simpy pandas scipy matplotlib rich click pydantic pyarrow costmodels simulator"
+    """In a folder of packages that holds nothing else."""
+    packages, table = tmp_path / "packages", tmp_path / "table.json"
+    packages.mkdir()
+    installed = Path(torch.__file__).parents[1]
+    for name in OF_TORCH:
+        if (installed / name).exists():
+            (packages / name).symlink_to(installed / name)
+    (packages / "calibration").symlink_to(Path(__file__).parents[2] / "calibration")
     program = (
-        "import runpy, sys; sys.modules.update(dict.fromkeys(sys.argv[1].split()))\n"
-        "sys.argv = ['calibration', *sys.argv[2:]]\n"
+        f"import runpy, sys; sys.path.append({str(packages)!r}); sys.argv[0] = 'calibration'\n"
         "runpy.run_module('calibration', run_name='__main__')"
     )
-    words = [absent, "--model", str(model), *FLAGS, "-o", str(table)]
     done = subprocess.run(
-        [sys.executable, "-c", program, *words],
-        cwd=Path(__file__).parents[2],
+        [sys.executable, "-I", "-S", "-c", program, "--model", str(model), *FLAGS, "-o", table],
         capture_output=True,
         text=True,
         check=False,

@@ -17,11 +17,11 @@ def test_trials_of_the_same_call_add_up():
     assert (Trial((1.0,)) + Trial((2.0, 3.0))).samples_ns == (1.0, 2.0, 3.0)
 
 
-def test_a_disturbed_evaluation_goes_with_all_its_parts():
-    """Totals 11, 22, 12: the second is over 1.2 x 11 and leaves both parts."""
-    trials = {"a": Trial((1.0, 11.0, 1.0)), "b": Trial((10.0, 11.0, 11.0))}
-    assert totals_ns(trials) == [11.0, 22.0, 12.0]
-    assert undisturbed(trials) == {"a": Trial((1.0, 1.0)), "b": Trial((10.0, 11.0))}
+def test_a_disturbed_kernel_leaves_without_the_others_of_its_step():
+    """1.3 is over 1.2 x 1.0, the fastest tenth of `a`; nothing held up `b` in that step."""
+    trials = {"a": Trial((1.0, 1.3, 1.1)), "b": Trial((10.0, 11.0, 11.0))}
+    assert totals_ns(trials) == [11.0, 12.3, 12.1]
+    assert undisturbed(trials) == {"a": Trial((1.0, 1.1)), "b": Trial((10.0, 11.0, 11.0))}
 
 
 def test_steady_samples_are_all_kept_and_nothing_stays_nothing():

@@ -124,6 +124,27 @@ def test_what_cannot_be_loaded_is_explained(name, options, message):
         load_cost_model(name, **options)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model": "llama-3.1-8b"}, r"model 'llama-3.1-8b': .* was measured with 'Qwen/Qwen3-32B'"),
+        ({"model": "other/gpt.json"}, r"model 'other/gpt.json': .* take its own"),
+        ({"device": "h100-sxm"}, r"device 'h100-sxm': .*B300.*\(there are b300-qwen3-32b-tp1, "),
+        ({"device": "cpu"}, r"device 'cpu': .* or measure yours with runway calibrate"),
+        ({"tp": 4}, r"tensor parallel size '4': .* was measured with 1: take its own"),
+        ({"dtype": "fp8"}, r"dtype 'fp8': .* was measured with 'bf"),
+    ],
+)
+def test_a_table_of_another_model_or_device_is_refused_with_what_there_is(options, message):
+    with pytest.raises(ConfigError, match=message):
+        load_cost_model("b300-qwen3-32b-tp1", **options)
+
+
+def test_a_table_may_be_asked_for_what_it_is_of():
+    given = {"model": "qwen3-32b", "device": "b300-sxm", "tp": 1, "dtype": "bfloat16"}
+    assert load_cost_model("b300-qwen3-32b-tp1", **given).table.name == "b300-qwen3-32b-tp1"
+
+
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(TableFormatError, match=r"absent.yaml: no such file"):
         load_cost_model(tmp_path / "absent.yaml")

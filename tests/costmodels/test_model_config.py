@@ -167,3 +167,44 @@ def test_quantised_kv_is_just_more_blocks():
 def test_memory_that_holds_no_kv_is_refused(changes, message):
     with pytest.raises(ConfigError, match=message):
         kv_blocks_from_memory(**{**MEMORY, **changes})
+
+
+MIXTRAL = {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
+QWEN_MOE = {
+    **{"model_type": "qwen3_moe", "num_experts": 128, "num_experts_per_tok": 8},
+    **{"moe_intermediate_size": 32, "norm_topk_prob": True, "mlp_only_layers": []},
+    **{"decoder_sparse_step": 1, "router_aux_loss_coef": 0.001, "intermediate_size": "absent"},
+}
+
+
+def test_weights_of_a_mixture_by_hand(tmp_path):
+    """A layer: 12,288 attention, a router of 8 x 64, 8 experts of 3 x 64 x 128; 2 a token."""
+    model = config(tmp_path, **MIXTRAL)
+    assert model.expert_weights == 24_576
+    assert model.layer_weights == 12_288 + 512 + 8 * 24_576
+    assert model.active_layer_weights == 12_288 + 512 + 2 * 24_576
+    assert model.kv_bytes_per_token("bf16") == 256
+
+
+def test_qwen_experts_have_their_own_width_and_qk_norms(tmp_path):
+    """Two norms of 16 more a layer than the dense model's two of 64."""
+    model = config(tmp_path, **QWEN_MOE)
+    assert (model.experts, model.experts_per_token, model.intermediate_size) == (128, 8, 32)
+    assert model.small_weights == 2 * (2 * 64 + 2 * 16) + 64
+    shared = config(tmp_path, **QWEN_MOE, shared_expert_intermediate_size=48)
+    # Its three matrices, and the gate of one column.
+    assert shared.dense_layer_weights - model.dense_layer_weights == 3 * 64 * 48 + 64
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({**MIXTRAL, "num_experts_per_tok": 9}, "num_experts_per_tok is 9: there are 8 experts"),
+        ({**MIXTRAL, "num_local_experts": "absent"}, "num_local_experts is None: must be"),
+        ({**QWEN_MOE, "mlp_only_layers": [0]}, "mlp_only_layers, decoder_sparse_step: layers"),
+        ({"num_local_experts": 8}, "num_local_experts is not understood"),
+    ],
+)
+def test_a_mixture_that_cannot_be_sized_is_refused(tmp_path, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        config(tmp_path, **changes)

@@ -15,6 +15,7 @@ from costmodels import (
     load_table,
     save_table,
 )
+from costmodels.operators_table import TimedStep
 from simulator.errors import TableFormatError
 from simulator.plan import StepShape
 
@@ -24,7 +25,10 @@ GRIDS = OperatorGrids(
         "lm_head": Operator(axis="sequences", per="step", points=((1, 100.0),)),
         "all_reduce": Operator(axis="bytes", bytes_per_token=8192, calls=2, points=((8192, 9.0),)),
     },
-    ((0, 0, 1, 16, 5.0), (16, 0, 0, 0, 7.0), (16, 0, 1, 16, 11.0)),
+    (
+        *((0, 0, 1, 16, 5.0), (0, 0, 1, 32, 6.0)),
+        *((16, 0, 0, 0, 7.0), (16, 0, 1, 16, 11.0), (16, 8, 0, 0, 8.0)),
+    ),
 )
 TABLE = CostTable(
     kind="operators",
@@ -164,9 +168,61 @@ ATTENTION = ("operators", "attention")
         (at(*ATTENTION, [[5, 0, 0, 16, 1.0]]), "decode_context without decodes"),
         (at(*ATTENTION, [[16, 0, 1, 16, 1.0]]), "lacks that chunk alone"),
         (at("operators", {"counted": {}}), "counted is empty"),
+        (at(*QKV, "points", [[1, 10.0]]), "qkv.points holds one row.*measure at least two"),
+        (at(*ATTENTION, [[0, 0, 1, 16, 5.0]]), "holds one row of decodes.*measure at least two"),
+        (at(*ATTENTION, [[16, 0, 0, 0, 5.0]]), "holds one row of prompt chunks"),
+        (at(*QKV, "spread", [[0.1, 5]]), "has 1 rows for 2 points"),
+        (at(*QKV, "spread", [[0.1, 5], [0.1]]), r"spread row 2 is \[0\.1\]: must be"),
+        (at(*QKV, "spread", [[0.1, 5], [-1.0, 5]]), "spread row 2 is"),
+        (at(*QKV, "spread", [[0.1, 5], [0.1, 0]]), "row 2 counts 0 samples"),
+        (at(*QKV, "activated", [2.0]), "activated must be 2 numbers above 0"),
+        (at(*QKV, "work", [1, 2]), "must be FLOPs, bytes and bytes per count"),
+        (at("operators", "attention_spread", [[0.1, 5]]), "has 1 rows for 5 points"),
+        (at("operators", "steps", [[1, 2]]), "steps row 1 is .*must hold 8 numbers"),
+        (at("operators", "steps", [[0, 0, 1, 16, 9.0, 0.1, 5, 2]]), "row 1 ends in"),
+        (at("operators", "steps", [[0, 0, 1, 16, -9.0, 0.1, 5, 1]]), "row 1 takes -9"),
     ],
 )
 def test_a_bad_table_is_refused(path, change, problem):
     with pytest.raises(TableFormatError, match=problem) as refused:
         load_cost_model(changed(path, change))
     assert str(refused.value).startswith(str(path))
+
+
+@pytest.mark.parametrize(("scale", "unit"), [(1e-3, "milliseconds by 1,000"), (1e-6, "seconds by")])
+def test_a_measured_table_in_another_unit_is_refused_with_the_factor(path, scale, unit):
+    """10 us of qkv and twice 9 us of all-reduce, written as 0.028 ms: no device does that in us."""
+
+    def shrink(document):
+        for operator in document["operators"]["counted"].values():
+            operator["points"] = [[count, us * scale] for count, us in operator["points"]]
+
+    with pytest.raises(TableFormatError, match=rf"times are microseconds; multiply .*{unit}"):
+        load_cost_model(changed(path, shrink))
+
+
+def test_a_hand_written_table_may_hold_one_row_and_any_time(path):
+    grids = OperatorGrids({"qkv": Operator(axis="tokens", points=((1, 0.01),))})
+    table = CostTable("operators", "n", "d", {"layers": 1}, {"origin": "hand-written"})
+    save_table(CostTable(**{**fields(table), "operators": grids}), path)
+    assert load_table(path).operators == grids
+
+
+def test_what_is_known_of_samples_and_work_survives_being_saved(path):
+    grids = OperatorGrids(
+        {
+            "experts": Operator(
+                axis="tokens",
+                points=((1, 10.0), (2, 10.5)),
+                spread=((0.5, 7), (0.25, 9)),
+                activated=(2.0, 3.5),
+                work=(200, 400, 8),
+            )
+        },
+        GRIDS.attention,
+        tuple((0.1 * i, 3 + i) for i in range(5)),
+        (TimedStep(16, 8, 1, 16, 99.0, 1.5, 4, True), TimedStep(0, 0, 1, 16, 9.0, 0.0, 3, False)),
+    )
+    table = CostTable(**{**fields(TABLE), "operators": grids})
+    save_table(table, path)
+    assert load_table(path) == table

@@ -1,5 +1,8 @@
 """Prices from datasheets: near what bandwidth and FLOP/s allow, and never calibrated."""
 
+import json
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -106,3 +109,20 @@ def test_options_are_checked(options, message):
 def test_a_model_that_does_not_fit_says_what_to_do():
     with pytest.raises(ConfigError, match=r"no memory is left .* weights 65.5 GB.*use more GPUs"):
         load_cost_model("roofline", model="qwen3-32b", device="rtx-4090")
+
+
+def test_experts_are_read_as_far_as_tokens_are_sent_to_them(tmp_path):
+    """One token reads 2 of 8 experts, 4 and more tokens all 8; in between it is linear."""
+    sizes = {
+        **{"model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336},
+        **{"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8},
+        **{"vocab_size": 32000, "num_local_experts": 8, "num_experts_per_tok": 2},
+    }
+    path = tmp_path / "mixtral.json"
+    path.write_text(json.dumps(sizes))
+    model = find_model(path)
+    roofline = RooflineCostModel(GPUS["b300-sxm"], model, dtype="fp8")
+    prices = [roofline.step_ns(StepShape((), seqs, 0)) for seqs in (1, 2, 3, 4, 5)]
+    expert_ns = 32 * model.expert_weights / (8e12 * 0.8) * 1e9
+    for (one, next_one), experts in zip(pairwise(prices), (2, 2, 2, 0), strict=True):
+        assert next_one - one == pytest.approx(experts * expert_ns, rel=0.01, abs=2_000)

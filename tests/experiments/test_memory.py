@@ -127,3 +127,16 @@ def test_swapping_that_cannot_be_priced_is_refused(
     config = RunConfig(kv_blocks=100, **settings)
     with pytest.raises(ConfigError, match=message):
         build_memory(config, build_cost_model(config).table)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"model": "llama-3.1-8b"}, "model 'llama-3.1-8b': .* was measured with 'Qwen/Qwen3-32B'"),
+        ({"device": "h100-sxm", "model": "qwen3-32b"}, "device 'h100-sxm': .*'NVIDIA B300 SXM6'"),
+    ],
+)
+def test_a_measured_table_asked_for_by_name_is_of_its_own_model_and_device(asked, said):
+    config = RunConfig(cost_model="b300-qwen3-32b-tp1", **asked)
+    with pytest.raises(ConfigError, match=said):
+        build_memory(config, build_cost_model(config).table)
