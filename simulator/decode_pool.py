@@ -18,7 +18,7 @@ from collections.abc import Container, Iterator
 from heapq import heappop, heappush
 
 from .request import Sequence
-from .step_log import TokenLog
+from .step_log import TokenLog, piece
 
 
 class DecodePool:
@@ -180,7 +180,7 @@ class DecodePool:
         joined, joined_context = sequence._joined_step, sequence._first_context
         context = joined_context + step - joined
         if step > first:
-            self._tokens.add((sequence.row, first, step, joined_context + first - joined))
+            self._tokens.add(piece(sequence.row, first, step, joined_context + first - joined))
         sequence._version += 1
         sequence._produced_tokens += step - joined
         sequence.computed_tokens = context
@@ -231,7 +231,7 @@ class DecodePool:
     def _close_span(self, sequence: Sequence) -> None:
         if self.step > sequence._span_step:
             context = sequence._first_context + sequence._span_step - sequence._joined_step
-            self._tokens.add((sequence.row, sequence._span_step, self.step, context))
+            self._tokens.add(piece(sequence.row, sequence._span_step, self.step, context))
 
     def _expect(self, sequence: Sequence, finish_step: int) -> None:
         sequence._version += 1

@@ -19,7 +19,7 @@ from .plan import ALL, ONE_STEP, UNTIL_FINISH, WHILE_ALONE, Plan, StepShape, mak
 from .promise import Promise
 from .request import Sequence
 from .schedulers import SCHEDULERS
-from .step_log import EntryLog
+from .step_log import EntryLog, entry
 from .validation import check_plan
 from .view import EngineView, Scheduler
 
@@ -154,9 +154,9 @@ class Launcher:
         held = kv.blocks - kv.free_blocks
         if completed:
             life.end_prompts(completed, self._entries.count, finishing)
-        idle, running = priced_seqs - seqs, len(self._view.running)
+        idle, seats = priced_seqs - seqs, len(self._view.running)
         prompts, ended = len(chunks), len(completed)
-        gone, price = self._evicted, duration_ns << BITS
+        gone, cost = self._evicted, duration_ns << BITS
         row = (
             start_ns,
             1,
@@ -166,13 +166,13 @@ class Launcher:
             idle,
             context,
             held,
-            running,
+            seats,
             gone,
             ended,
             price,
             0,
         )
-        self._entries.add(row)
+        self._entries.add(entry(*row))
         self._started(plan, end_ns)
         return start_ns, end_ns, completed, finishing
 
@@ -265,22 +265,8 @@ class Launcher:
             self._log_leaving(leaving, (start_ns, steps), row, (first, slope))
         else:
             gone, held = self._evicted, used_blocks
-            entry = (
-                start_ns,
-                steps,
-                0,
-                0,
-                seqs,
-                idle,
-                context,
-                held,
-                running,
-                gone,
-                0,
-                first,
-                slope,
-            )
-            self._entries.add(entry)
+            log = (start_ns, steps, 0, 0, seqs, idle, context, held, running, gone, 0, first, slope)
+            self._entries.add(entry(*log))
         finishing = pool.advance(steps)
         end_ns = start_ns + total_ns
         self._started(plan, end_ns)
@@ -296,12 +282,13 @@ class Launcher:
         """A leap beside the last step of others: their seats and blocks are free from then on."""
         (start_ns, steps), (first, slope) = when, line
         seqs, idle, context, used_blocks, running = row
-        self._entries.add((start_ns, 1, 0, 0, *row, self._evicted, 0, first, slope))
+        self._entries.add(entry(start_ns, 1, 0, 0, *row, self._evicted, 0, first, slope))
         freed = self._kv.freed_by([*leaving], [sequence._blocks for sequence in leaving])
         used_blocks += self._pool.growth_of(2) - self._pool.growth_blocks - freed
         later = (seqs, idle, context + seqs + idle, used_blocks, running - len(leaving))
         start_ns += first >> BITS
-        self._entries.add((start_ns, steps - 1, 0, 0, *later, 0, 0, first + slope, slope))
+        first += slope
+        self._entries.add(entry(start_ns, steps - 1, 0, 0, *later, 0, 0, first, slope))
 
     def _started(self, plan: Plan, end_ns: int) -> None:
         self._busy_until_ns = end_ns

@@ -17,6 +17,7 @@ from .errors import SimulatorError
 from .plan import StepShape
 
 BITS = 16
+ONE_NS = 1 << BITS
 """Prices of a line are in units of 2**-16 ns."""
 
 SHORT = 8
@@ -149,19 +150,19 @@ def line_sum(first: int, slope: int, steps: int) -> int:
 
     Source: Graham, Knuth, Patashnik, Concrete Mathematics, section 3.5: a Euclid-like recursion.
     """
-    total, unit = 0, 1 << BITS
-    while True:
-        if slope >= unit:
-            total += (slope // unit) * (steps * (steps - 1) >> 1)
-            slope %= unit
-        if first >= unit:
-            total += (first // unit) * steps
-            first %= unit
-        reach = slope * steps + first
-        if reach < unit:
-            return total
+    total = (slope >> BITS) * (steps * (steps - 1) >> 1) + (first >> BITS) * steps
+    unit, slope = ONE_NS, slope & (ONE_NS - 1)
+    reach = slope * steps + (first & (ONE_NS - 1))
+    while reach >= unit:
         steps, first = divmod(reach, unit)
         unit, slope = slope, unit
+        whole, slope = divmod(slope, unit)
+        total += whole * (steps * (steps - 1) >> 1)
+        if first >= unit:
+            whole, first = divmod(first, unit)
+            total += whole * steps
+        reach = slope * steps + first
+    return total
 
 
 def refuse_price(cost_model: CostModel, shape: StepShape, price_ns: int) -> NoReturn:

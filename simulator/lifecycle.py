@@ -11,7 +11,7 @@ from .kv_cache import KVCache
 from .plan import Plan
 from .request import Sequence
 from .request_log import RequestColumns
-from .step_log import TokenLog
+from .step_log import TokenLog, piece
 from .units import NEVER_NS
 from .view import EngineView
 
@@ -135,7 +135,7 @@ class Lifecycle:
         for sequence in completed:
             produced = sequence._produced_tokens + 1
             sequence._produced_tokens = produced
-            self._tokens.add((sequence.row, -1, entry, 0))
+            self._tokens.add(piece(sequence.row, -1, entry, 0))
             if produced == sequence._output_tokens:
                 finishing.append(sequence)
             else:

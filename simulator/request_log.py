@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from struct import Struct
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,8 @@ COLUMNS = (
     "lost_tokens",
 )
 
+_pack = Struct(f"{len(COLUMNS)}q").pack
+
 
 class RequestColumns:
     """One row per request that ended, in order of ending; and one per eviction."""
@@ -46,7 +49,7 @@ class RequestColumns:
 
     def __init__(self) -> None:
         self._cells = array("q")
-        self._add = self._cells.extend
+        self._add = self._cells.frombytes
         self.reasons: dict[int, str] = {}
         self.evicted_row = array("q")
         self.evicted_ns = array("q")
@@ -69,7 +72,7 @@ class RequestColumns:
 
     def _write(self, sequence: Sequence, state: int, finish_ns: int) -> None:
         self._add(
-            (
+            _pack(
                 sequence.row,
                 state,
                 sequence.arrival_ns,

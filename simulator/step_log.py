@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
+from struct import Struct
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,14 @@ ENTRY_COLUMNS = (
     "line_slope",
 )
 
+entry = Struct(f"{len(ENTRY_COLUMNS)}q").pack
+"""A row of `EntryLog`: its cells in the order of `ENTRY_COLUMNS`. Packed, since an array takes
+bytes four times as fast as numbers.
+"""
+
+piece = Struct("4q").pack
+"""A row of `TokenLog`."""
+
 
 class EntryLog:
     """One row per plan that ran. Columns: `ENTRY_COLUMNS`, as int64; plus all step durations.
@@ -43,8 +52,8 @@ class EntryLog:
     def __init__(self) -> None:
         self._cells = array("q")
         self._durations = array("q")
-        self.add: Callable[[tuple[int, ...]], None] = self._cells.extend
-        """Append an entry: its cells in the order of `ENTRY_COLUMNS`."""
+        self.add: Callable[[bytes], None] = self._cells.frombytes
+        """Append an `entry(...)`."""
 
     @property
     def count(self) -> int:
@@ -78,7 +87,7 @@ class EntryLog:
 class TokenLog:
     """The pieces of every request's output, in order per request.
 
-    add: append one. A token of the step that completed a prompt (or its recomputation):
+    add: append a `piece(...)`. A token of the step that completed a prompt (or its recomputation):
     (row, -1, entry, 0). A span of tokens by consecutive decode steps: (row, first, last, context),
     steps first + 1 .. last of the pool's counter, the first of them at this context.
     """
@@ -87,7 +96,7 @@ class TokenLog:
 
     def __init__(self) -> None:
         self._cells = array("q")
-        self.add: Callable[[tuple[int, int, int, int]], None] = self._cells.extend
+        self.add: Callable[[bytes], None] = self._cells.frombytes
 
     def columns(self) -> tuple[NDArray[np.int64], ...]:
         """(row, first, last, context), shape (pieces,) each."""
