@@ -157,22 +157,8 @@ class Launcher:
         idle, seats = priced_seqs - seqs, len(self._view.running)
         prompts, ended = len(chunks), len(completed)
         gone, cost = self._evicted, duration_ns << BITS
-        row = (
-            start_ns,
-            1,
-            tokens,
-            prompts,
-            seqs,
-            idle,
-            context,
-            held,
-            seats,
-            gone,
-            ended,
-            price,
-            0,
-        )
-        self._entries.add(entry(*row))
+        log = (start_ns, 1, tokens, prompts, seqs, idle, context, held, seats, gone, ended, cost, 0)
+        self._entries.add(entry(*log))
         self._started(plan, end_ns)
         return start_ns, end_ns, completed, finishing
 
