@@ -3,9 +3,6 @@
 Smallest sum of |predicted - measured| / measured with all coefficients >= 0, by iteratively
 reweighted non-negative least squares. Deterministic: the only randomness is the seeded choice of
 the steps that the fit never sees.
-
-Source: Holland and Welsch, "Robust regression using iteratively reweighted least-squares" (1977);
-Lawson and Hanson, "Solving Least Squares Problems" (1974), for the inner step.
 """
 
 from __future__ import annotations
@@ -19,6 +16,7 @@ from numpy.typing import NDArray
 from simulator.errors import ConfigError
 
 from .reconstruct import longest_context_of, prefill_of
+from .robust import fit_relative
 from .step_log import Bools, Floats, StepLog
 
 TERMS = (
@@ -32,10 +30,6 @@ TERMS = (
 )
 FULL_AT_CHOICES = (4, 6, 8, 10, 12, 14, 16, 18, 20, 24, 28, 32, 48, 64)
 """Tried for longest_context_full_at_sequences; the smallest training error wins."""
-
-SMALLEST_ERROR = 1e-4
-"""Relative errors below this weigh alike: the reweighting must not divide by 0."""
-MAX_ROUNDS = 300
 SIGNIFICANT_DIGITS = 6
 
 
@@ -198,26 +192,11 @@ def _best_fit(
 
 
 def _fit_relative(terms: Floats, measured_ms: Floats, tie: float | None) -> Floats:
-    """Non-negative coefficients of least mean |predicted - measured| / measured."""
-    from scipy.optimize import nnls
-
-    if tie is not None:
-        tied = _fit_relative(_tied(terms, tie), measured_ms, None)
-        return np.insert(tied, 2, tie * tied[1])
-    relative = terms / measured_ms[:, None]
-    scale = np.maximum(relative.max(axis=0), np.finfo(np.float64).tiny)
-    relative = relative / scale
-    weight = np.ones(len(relative))
-    coefficients = np.zeros(relative.shape[1])
-    for _ in range(MAX_ROUNDS):
-        before = coefficients
-        coefficients, _ = nnls(relative * weight[:, None], weight)
-        if np.allclose(coefficients, before, rtol=1e-10, atol=0):
-            break
-        error = np.abs(relative @ coefficients - 1)
-        weight = 1 / np.sqrt(np.maximum(error, SMALLEST_ERROR))
-    result: Floats = coefficients / scale
-    return result
+    """Coefficients of least relative error; with a tie, token pairs cost `tie` tokens each."""
+    if tie is None:
+        return fit_relative(terms, measured_ms)
+    tied = fit_relative(_tied(terms, tie), measured_ms)
+    return np.insert(tied, 2, tie * tied[1])
 
 
 def _tied(terms: Floats, tie: float) -> Floats:
