@@ -5,6 +5,7 @@ The steps left out are whole stretches of the log, since neighbouring steps are 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -33,8 +34,7 @@ TOKENS_PER_PAIR = (0.0, 1 / 60_000, 1 / 30_000, 1 / 20_000, 1 / 10_000, 1 / 5_00
 """Tried where the model's FLOPs are not known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Physics:
+class Physics(NamedTuple):
     """What is known before any fit; None or (): not known.
 
     attention_tokens_per_pair: FLOPs of a token pair's attention / of a token's matrices.
@@ -42,7 +42,8 @@ class Physics:
         can read the weights of more experts, so that each captured batch has a price of its own;
         in a dense model it reads nothing more. wave: multiprocessors / KV heads per GPU.
     block_ms_per_token: KV bytes of a token and KV head / what one multiprocessor can read.
-    captured_tokens: of the largest CUDA graph.
+    read_ms_per_token: KV bytes of a token / bandwidth, for logs that cannot tell the price of a
+        context from that of a sequence. captured_tokens: of the largest CUDA graph.
     """
 
     attention_tokens_per_pair: float | None = None
@@ -50,6 +51,7 @@ class Physics:
     has_experts: bool | None = None
     wave: float | None = None
     block_ms_per_token: float | None = None
+    read_ms_per_token: float | None = None
     captured_tokens: int | None = None
 
     @property
@@ -92,9 +94,14 @@ def choose_form(steps: StepTable, physics: Physics) -> Choice:
 
     What is known of the device and the model is in from the start.
     """
+    most = max(int(steps.decode_seqs.max()), 1)
+    met = bisect_left(physics.batch_sizes, most) + 1
+    padded = physics.batch_sizes
+    physics = physics._replace(batch_sizes=physics.batch_sizes[:met])
     thinned = _thinned(steps)
     folds = _folds(thinned)
-    best = Choice(physics.form, _left_out_error(physics.form, thinned, folds))
+    start = replace(physics.form, padded_sizes=padded)
+    best = Choice(start, _left_out_error(start, thinned, folds))
     for _ in range(PASSES):
         before = best
         for question in QUESTIONS:
@@ -120,7 +127,7 @@ def _longest(form: Form, physics: Physics) -> Iterable[Form]:
 
 def _batches(form: Form, physics: Physics) -> Iterable[Form]:
     yield replace(form, batch_sizes=())
-    if physics.has_experts is not False:
+    if physics.has_experts is not False and physics.batch_sizes:
         yield replace(form, batch_sizes=physics.batch_sizes)
 
 

@@ -26,12 +26,13 @@ class FittedForm:
 
     def predict_ms(self, steps: StepTable) -> Floats:
         """The price of each step."""
-        columns = self.form.columns(steps)
-        if self.form.is_max:
-            hide_smaller(columns, self.coefficients[-2], self.coefficients[-1])
-        prices: Floats = columns @ self.coefficients
+        prices: Floats = self.bound_columns(steps) @ self.coefficients
         lifted = np.maximum(prices, self.floor_ms)
         return np.where(self.form.uncaptured(steps), lifted, prices)
+
+    def bound_columns(self, steps: StepTable) -> Floats:
+        """What each term multiplies; 0 for the smaller of two of which the larger counts."""
+        return hidden(self.form, self.form.columns(steps), self.coefficients)
 
     @property
     def parameters(self) -> dict[str, object]:
@@ -75,14 +76,13 @@ class _Turns:
         """(coefficients, floor). before: the last ones, which say which of two terms is larger."""
         form, groups = self._form, self._groups
         columns = np.where(bound[:, None], 0.0, hidden(form, columns, before))
-        known = None
-        if form.has_longest and form.block_ms_per_token is not None:
-            known = groups.sums(columns[:, -1] * form.block_ms_per_token)
-            columns[:, -1] = 0.0
+        fixed = np.array([form.fixed.get(term, np.nan) for term in form.terms])
+        given = ~np.isnan(fixed)
+        known = groups.sums(columns[:, given] @ fixed[given])
+        columns[:, given] = 0.0
         terms = groups.sums(np.column_stack([columns, bound.astype(np.float64)]))
         found = fit_relative(terms, self._total, known=known, rounds=self._rounds)
-        if known is not None:
-            found[-2] = form.block_ms_per_token
+        found[:-1][given] = fixed[given]
         return found[:-1], float(found[-1])
 
 

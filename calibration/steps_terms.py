@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -53,7 +53,8 @@ class Form:
     batch_sizes: one level of decode price for each; (): a price per sequence. padded_sizes: the
     captured batches, for the longest context. full_at, wave: how it counts (`StepsParameters`);
     both None: not at all. is_max: the larger of it and the KV read, not their sum.
-    block_ms_per_token: its price where that is not fitted.
+    block_ms_per_token, read_ms_per_token: prices of the longest context and of all contexts, where
+    they are not fitted. absent: terms that are 0.
     """
 
     knee_tokens: float = 0.0
@@ -66,6 +67,22 @@ class Form:
     wave: float | None = None
     is_max: bool = False
     block_ms_per_token: float | None = None
+    read_ms_per_token: float | None = None
+    absent: tuple[str, ...] = ()
+
+    @property
+    def fixed(self) -> dict[str, float]:
+        """Prices that are not fitted, by term."""
+        known = {
+            "decode_ms_per_context_token": self.read_ms_per_token,
+            "longest_context_ms_per_token": self.block_ms_per_token,
+            **dict.fromkeys(self.absent, 0.0),
+        }
+        return {term: price for term, price in known.items() if price is not None}
+
+    def without(self, term: str) -> Form:
+        """The same form with a term at 0."""
+        return replace(self, absent=(*self.absent, term))
 
     @property
     def has_longest(self) -> bool:

@@ -47,7 +47,7 @@ class DecodeBatches:
         return padded_size(self._sizes, seqs)
 
     def level(self, seqs: int) -> int:
-        """The price of that batch; of the largest, if none holds them; 0 without decodes."""
+        """The price of that batch, or the last price there is; 0 without decodes."""
         if not seqs or not self._levels:
             return 0
         padded = self.padded(seqs)

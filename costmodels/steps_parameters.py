@@ -31,7 +31,7 @@ class StepsParameters:
         least: the host's time to launch it.
     decode_ms_per_sequence: each decode.
     decode_batch_sizes, decode_batch_ms: captured decode batches and what each costs, ascending;
-        decodes are padded to the next size.
+        decodes are padded to the next size. Batches beyond the last price cost the same.
     decode_ms_per_context_token: KV cache read. longest_context_ms_per_token: of the longest
         context, at its full share; the share grows in proportion up to
         longest_context_full_at_sequences, or by `DecodeBatches` with
@@ -141,10 +141,10 @@ def _check(step_ms: float, counts: Mapping[str, int], single: Mapping[str, float
 def _check_batches(sizes: tuple[int, ...], prices_ms: tuple[float, ...]) -> None:
     if list(sizes) != sorted({*sizes}) or (sizes and sizes[0] < 1):
         raise ConfigError(f"decode_batch_sizes is {list(sizes)}: must be ascending, from 1")
-    if prices_ms and len(prices_ms) != len(sizes):
+    if len(prices_ms) > len(sizes):
         raise ConfigError(
             f"decode_batch_ms has {len(prices_ms)} prices for {len(sizes)} decode_batch_sizes: "
-            "give one each"
+            "give one each, or leave out those of the largest"
         )
     if list(prices_ms) != sorted(prices_ms):
         raise ConfigError(
