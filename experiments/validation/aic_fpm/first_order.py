@@ -20,7 +20,7 @@ RELATIVE_ROUNDING = 1e-9
 
 
 class LoggedStep(NamedTuple):
-    """One step of the log: prompt tokens, requests, past and variance; decodes and their context."""
+    """One step of the log: its prompts, summed, and their variance; its decodes, summed."""
 
     prefill_tokens: int
     prefill_requests: int
@@ -31,8 +31,7 @@ class LoggedStep(NamedTuple):
 
 
 class FirstOrder(NamedTuple):
-    """order: the first requests by number, in the order of arrival; step: where each is first
-    computed."""
+    """order: requests by number, as they were computed; step: where each first was."""
 
     order: list[int]
     step: list[int]
@@ -53,13 +52,21 @@ class _State(NamedTuple):
 
 
 def first_order(
-    prompts: Sequence[int], log: Sequence[LoggedStep], *, clients: int, budget: int, alignment: int
+    prompts: Sequence[int],
+    log: Sequence[LoggedStep],
+    *,
+    clients: int,
+    budget: int,
+    alignment: int,
+    last: int | None = None,
 ) -> FirstOrder | None:
-    """The order in which the first `clients` requests arrived; None if none fits the log.
+    """The order in which the first `last` requests arrived; None if none fits the log.
 
-    prompts: prompt tokens by request number; budget: tokens of a step; alignment: of chunks
+    prompts: prompt tokens by request number; clients: that send requests in the order of their
+    numbers, and `last` unless given; budget: tokens of a step; alignment: of chunks
     (`VllmScheduler.prefill_alignment_tokens`), 1 for none.
     """
+    wanted = clients if last is None else last
     search = _Search(prompts, log, clients, budget, alignment)
     stack = [search.after(_State(0, (), tuple(range(clients)), 0, (), ()))]
     for _ in range(MAX_NODES):
@@ -68,8 +75,8 @@ def first_order(
         state = next(stack[-1], None)
         if state is None:
             stack.pop()
-        elif not any(request < clients for request in state.unused):
-            placed = [k for k, request in enumerate(state.order) if request < clients]
+        elif sum(request < wanted for request in state.order) == wanted:
+            placed = [k for k, request in enumerate(state.order) if request < wanted]
             return FirstOrder([state.order[k] for k in placed], [state.at[k] for k in placed])
         else:
             stack.append(search.after(state))
