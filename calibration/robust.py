@@ -13,14 +13,24 @@ from .step_log import Floats
 SMALLEST_ERROR = 1e-4
 """Relative errors below this weigh alike: the reweighting must not divide by 0."""
 MAX_ROUNDS = 300
+NOISE = 0.02
+"""What a step that is repeated varies by. Errors below it may weigh by their squares, so that sums
+come out right where errors are skewed; larger ones still count by their size only (Huber, "Robust
+Estimation of a Location Parameter", 1964)."""
 
 
 def fit_relative(
-    terms: Floats, measured: Floats, *, known: Floats | None = None, rounds: int = MAX_ROUNDS
+    terms: Floats,
+    measured: Floats,
+    *,
+    known: Floats | None = None,
+    rounds: int = MAX_ROUNDS,
+    squared_below: float = SMALLEST_ERROR,
 ) -> Floats:
     """The coefficients >= 0 of least mean |known + terms @ coefficients - measured| / measured.
 
     terms: shape (samples, terms); measured: shape (samples,), above 0; known: what is not fitted.
+    squared_below: relative errors below it count by their squares.
     """
     from scipy.optimize import nnls
 
@@ -36,6 +46,6 @@ def fit_relative(
         if np.allclose(coefficients, before, rtol=1e-10, atol=0):
             break
         error = np.abs(relative @ coefficients - target)
-        weight = 1 / np.sqrt(np.maximum(error, SMALLEST_ERROR))
+        weight = 1 / np.sqrt(np.maximum(error, squared_below))
     result: Floats = coefficients / scale
     return result

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .robust import MAX_ROUNDS, fit_relative
+from .robust import MAX_ROUNDS, NOISE, fit_relative
 from .step_log import Bools, Floats
 from .steps_terms import Form, StepTable
 
@@ -42,7 +42,7 @@ class FittedForm:
 
 
 def fit_form(form: Form, steps: StepTable, *, rounds: int = MAX_ROUNDS) -> FittedForm:
-    """The coefficients >= 0 of least mean relative error over the groups of steps.
+    """The coefficients >= 0 of least mean relative error over the groups of steps (`robust`).
 
     A floor, and the larger of two terms, make the price the larger of several: which one binds a
     step and what they are is found in turns.
@@ -81,7 +81,9 @@ class _Turns:
         known = groups.sums(columns[:, given] @ fixed[given])
         columns[:, given] = 0.0
         terms = groups.sums(np.column_stack([columns, bound.astype(np.float64)]))
-        found = fit_relative(terms, self._total, known=known, rounds=self._rounds)
+        found = fit_relative(
+            terms, self._total, known=known, rounds=self._rounds, squared_below=NOISE
+        )
         found[:-1][given] = fixed[given]
         return found[:-1], float(found[-1])
 

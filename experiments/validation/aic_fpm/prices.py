@@ -55,7 +55,7 @@ class Priced:
 
     decode, mixed: |predicted - measured| / measured of each; mixed: of steps with prompts, or of
     their groups. sum_error: of all test steps' time together, signed. outside: share of the test
-    steps' time beyond what the fit saw.
+    steps' time beyond what the fit saw; inside: signed errors of the lone decode steps that are not.
     """
 
     model: StepsModel
@@ -65,6 +65,7 @@ class Priced:
     predicted_ms: Floats
     sum_error: float
     outside: float
+    inside: Floats
 
 
 def gpu_of(folder: Path) -> GPU | None:
@@ -120,7 +121,7 @@ def priced(run: Run, gpu: GPU | None, steps: StepTable, split: Split) -> Priced:
     groups = grouped(steps)
     # A decode step on which the launch of the next was booked is part of that step's group.
     lone = split.test & ~steps.has_prompt & ~groups.any(steps.has_prompt)[groups.of]
-    measured = steps.measured_ms
+    measured, beyond = steps.measured_ms, _beyond(steps, model.seen)
     parameters: Any = model.parameters  # Any: StepsParameters checks every one
     return Priced(
         model=model,
@@ -129,7 +130,8 @@ def priced(run: Run, gpu: GPU | None, steps: StepTable, split: Split) -> Priced:
         mixed=_mixed(groups, steps, predicted, split.test),
         predicted_ms=predicted,
         sum_error=float(predicted[split.test].sum() / measured[split.test].sum() - 1),
-        outside=_outside(steps, model.seen, split.test),
+        outside=float(measured[split.test & beyond].sum() / measured[split.test].sum()),
+        inside=predicted[lone & ~beyond] / measured[lone & ~beyond] - 1,
     )
 
 
@@ -141,9 +143,9 @@ def _mixed(groups: Groups, steps: StepTable, predicted_ms: Floats, test: Bools) 
     return errors
 
 
-def _outside(steps: StepTable, seen: Bools, test: Bools) -> float:
-    """Share of the test steps' time in steps with any quantity beyond those of the fit."""
-    beyond = np.zeros(len(test), dtype=np.bool_)
+def _beyond(steps: StepTable, seen: Bools) -> Bools:
+    """Steps with any quantity outside the range of those that the fit saw."""
+    beyond = np.zeros(len(seen), dtype=np.bool_)
     for column in steps[:5]:
         beyond |= (column < column[seen].min()) | (column > column[seen].max())
-    return float(steps.measured_ms[test & beyond].sum() / steps.measured_ms[test].sum())
+    return beyond

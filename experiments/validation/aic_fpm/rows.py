@@ -64,8 +64,8 @@ def _schedule(run: Run, arrivals: Arrivals, result: Result) -> Compared:
     notes = [f"{run.name}: {note}" for note in run.notes]
     if not arrivals.is_found:
         notes.append(
-            f"{run.name}: no order of the first {run.clients} requests fits the log; they are taken "
-            "in the order of their numbers"
+            f"{run.name}: no order of the first {run.clients} requests fits the log; they are "
+            "taken in the order of their numbers"
         )
     rows = _sequence(run, result, "step sequence")
     if differing_steps(run, result) and not run.notes:
@@ -121,6 +121,11 @@ def _steps(run: Run, split: Split, prices: Priced) -> list[Row]:
                     note=note,
                 )
             )
+    if len(prices.inside):
+        inside = (float(np.median(prices.inside)), len(prices.inside), fitted_on)
+        note = "signed, of steps like those the fit saw: the device was faster or slower then"
+        name = (run.name, "step_ms (decode)", "median inside the fitted range", None, None)
+        rows.append(Row(*name, *inside, note=note))
     outside = f"{prices.outside:.0%} of the tested time is beyond what the fit saw"
     measured_s = float(run.log.measured_ms[split.test].sum()) / 1e3
     predicted_s = float(prices.predicted_ms[split.test].sum()) / 1e3
