@@ -7,12 +7,14 @@ the steps that the fit never sees.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.table import Value
 from simulator.errors import ConfigError
 
 from .reconstruct import longest_context_of, prefill_of
@@ -37,7 +39,8 @@ SIGNIFICANT_DIGITS = 6
 class FitOptions:
     """How to fit. Shares are fractions, times milliseconds.
 
-    segment: the part of the log to fit and hold out from; test_segment: a part to extrapolate to.
+    segment: the part of the log to fit and hold out from, "" for all of it; test_segment: a part
+        to extrapolate to.
     attention_tokens_per_pair: FLOPs of a token pair's attention / FLOPs of a token's matrices;
         ties the two prefill terms, which a log with little history cannot tell apart.
     drop_over_ms: steps longer than this are one-off (first use, compilation): dropped.
@@ -72,13 +75,13 @@ class Errors(NamedTuple):
 class StepFit:
     """A fit, and how far it is off.
 
-    parameters: of `LinearCostModel`, milliseconds; terms fitted to 0 are left out.
+    parameters: of the cost model, milliseconds; terms fitted to 0 are left out.
     samples: steps fitted; dropped: steps left out as outliers. held_out: on steps of the same
     segment that the fit never saw. fitted: of every step of the log, true if it was fitted;
     predicted_ms: of every step of the log.
     """
 
-    parameters: dict[str, float]
+    parameters: Mapping[str, Value]
     samples: int
     dropped: int
     held_out: Errors
@@ -97,14 +100,15 @@ class Quantities(NamedTuple):
 
 
 def quantities_of(log: StepLog) -> Quantities:
-    """The quantities of a log's steps; token pairs and longest contexts are reconstructed."""
+    """The quantities of a log's steps; what it lacks of the last two and of pairs is worked out."""
     prefill = prefill_of(log)
+    pairs, longest = log.token_pairs, log.longest_context
     return Quantities(
         log.prefill_tokens,
-        prefill.pairs,
+        prefill.pairs if pairs is None else pairs,
         log.decode_seqs,
         log.decode_context,
-        longest_context_of(log, prefill),
+        longest_context_of(log, prefill) if longest is None else longest,
     )
 
 
@@ -114,7 +118,7 @@ def fit_steps(log: StepLog, options: FitOptions) -> StepFit:
     Raises ConfigError if the segment is not in the log or has too few steps.
     """
     quantities = quantities_of(log)
-    inside = np.flatnonzero(log.segment == options.segment)
+    inside = np.flatnonzero(log.within(options.segment))
     if len(inside) < 5 * len(TERMS):
         found = ", ".join(sorted({str(name) for name in log.segment}))
         raise ConfigError(

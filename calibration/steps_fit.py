@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.table import Value
+
 from .robust import MAX_ROUNDS, NOISE, fit_relative
 from .step_log import Bools, Floats
 from .steps_terms import Form, StepTable
@@ -35,7 +37,7 @@ class FittedForm:
         return hidden(self.form, self.form.columns(steps), self.coefficients)
 
     @property
-    def parameters(self) -> dict[str, object]:
+    def parameters(self) -> dict[str, Value]:
         """Of `StepsCostModel`."""
         named = dict(zip(self.form.terms, self.coefficients.tolist(), strict=True))
         return self.form.parameters(named, self.floor_ms)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.decode_batches import attention_waves
+from costmodels.table import Value
 
 from .step_log import Bools, Floats
 
@@ -125,9 +126,9 @@ class Form:
         result: Bools = steps.has_prompt & (tokens > self.captured_tokens)
         return result
 
-    def parameters(self, coefficients: Mapping[str, float], floor_ms: float) -> dict[str, object]:
+    def parameters(self, coefficients: Mapping[str, float], floor_ms: float) -> dict[str, Value]:
         """As `StepsParameters` takes them, without terms of 0; rounded to six digits."""
-        given: dict[str, object] = {
+        given: dict[str, Value] = {
             name: tidy(value)
             for name, value in coefficients.items()
             if value and not name.startswith("decode_batch_ms")

@@ -55,7 +55,7 @@ class Priced:
 
     decode, mixed: |predicted - measured| / measured of each; mixed: of steps with prompts, or of
     their groups. sum_error: of all test steps' time together, signed. outside: share of the test
-    steps' time beyond what the fit saw; inside: signed errors of the lone decode steps that are not.
+    steps' time beyond what the fit saw; inside: signed errors of lone decode steps that are not.
     """
 
     model: StepsModel
