@@ -13,7 +13,7 @@ from .robust import MAX_ROUNDS, NOISE, fit_relative
 from .step_log import Bools, Floats
 from .steps_terms import Form, StepTable
 
-TURNS = 8
+TURNS = 20
 NEAR = 2.0
 """A floor is first guessed from steps of up to this many times the captured tokens."""
 
@@ -55,6 +55,7 @@ def fit_form(form: Form, steps: StepTable, *, rounds: int = MAX_ROUNDS) -> Fitte
     floor_ms = 0.0
     found = _first(form)
     for turn in range(TURNS):
+        last = found
         found, free = fit.solved(columns, bound, found)
         prices = hidden(form, columns, found) @ found
         if bound.any():
@@ -62,8 +63,8 @@ def fit_form(form: Form, steps: StepTable, *, rounds: int = MAX_ROUNDS) -> Fitte
         elif turn == 0 and form.has_floor and uncaptured.any():
             floor_ms = _first_floor(form, steps, prices, groups)
         before, bound = bound, uncaptured & (prices < floor_ms)
-        settled = (before == bound).all() and turn > 0
-        if settled or not (form.is_max or bound.any() or before.any()):
+        is_same = (before == bound).all() and np.allclose(found, last, rtol=1e-6, atol=0)
+        if is_same or not (form.is_max or bound.any() or before.any()):
             break
     return FittedForm(form, found, floor_ms if bound.any() else 0.0)
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from .step_log import Floats
-from .steps_choice import Physics
-from .steps_fit import grouped
+from .steps_choice import CHOICE_ROUNDS, Physics
+from .steps_fit import fit_form, grouped
 from .steps_terms import Form, StepTable
 
 INDISTINCT = 0.03
@@ -70,6 +70,9 @@ def _worst(form: Form, steps: StepTable, known: set[str]) -> tuple[str, str] | N
     for term, column in open_terms:
         if term in SPECIFIC and not column.any():
             return term, "no step of the log has any"
+    hidden = _never_larger(form, steps)
+    if hidden is not None and hidden in dict(open_terms):
+        return hidden, "no step of the log is long enough for it"
     columns = [column for _, column in open_terms]
     shares = {
         term: _own_share(column, [other for other in columns if other is not column])
@@ -84,6 +87,16 @@ def _worst(form: Form, steps: StepTable, known: set[str]) -> tuple[str, str] | N
         key=lambda other: _likeness(dict(open_terms)[term], dict(open_terms)[other]),
     )
     return term, f"rises and falls with {like} in every step of the log"
+
+
+def _never_larger(form: Form, steps: StepTable) -> str | None:
+    """Of two terms of which the larger counts, the one that never does."""
+    if not form.is_max:
+        return None
+    bound = fit_form(form, steps, rounds=CHOICE_ROUNDS).bound_columns(steps)
+    unseen = [term for term, column in zip(form.terms, bound.T, strict=True) if not column.any()]
+    pair = ("decode_ms_per_context_token", "longest_context_ms_per_token")
+    return next((term for term in pair if term in unseen), None)
 
 
 def _own_share(column: Floats, others: list[Floats]) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from .counted import padded_size
 from .lines import fixed
 from .steps_parameters import StepsParameters
@@ -50,10 +52,7 @@ class DecodeBatches:
         """The price of that batch, or the last price there is; 0 without decodes."""
         if not seqs or not self._levels:
             return 0
-        padded = self.padded(seqs)
-        return (
-            self._levels[self._sizes.index(padded)] if padded in self._sizes else self._levels[-1]
-        )
+        return self._levels[min(bisect_left(self._sizes, seqs), len(self._levels) - 1)]
 
     def longest(self, seqs: int) -> int:
         """The price of a token of the longest context beside so many decodes."""

@@ -24,8 +24,6 @@ MAY_IMPORT = {
         *("costmodels.decode_batches", "costmodels.hardware", "costmodels.model_config"),
     },
     "experiments": {"simulator", "workloads", "costmodels"},
-    # Fits and predicts: here the two meet.
-    "experiments.validation": {"simulator", "workloads", "costmodels", "calibration"},
     # It fits prices to a part of each recording and tests them on the rest.
     "experiments.validation": {
         "simulator",
