@@ -26,11 +26,14 @@ def fit_relative(
     known: Floats | None = None,
     rounds: int = MAX_ROUNDS,
     squared_below: float = SMALLEST_ERROR,
+    start: Floats | None = None,
+    tolerance: float = 1e-10,
 ) -> Floats:
     """The coefficients >= 0 of least mean |known + terms @ coefficients - measured| / measured.
 
     terms: shape (samples, terms); measured: shape (samples,), above 0; known: what is not fitted.
-    squared_below: relative errors below it count by their squares.
+    squared_below: relative errors below it count by their squares. start: coefficients near the
+    result. tolerance: relative change at which they are the result.
     """
     from scipy.optimize import nnls
 
@@ -38,14 +41,15 @@ def fit_relative(
     scale = np.maximum(relative.max(axis=0), np.finfo(np.float64).tiny)
     relative = relative / scale
     target = np.ones(len(relative)) if known is None else 1 - known / measured
+    coefficients = np.zeros(relative.shape[1]) if start is None else start * scale
     weight = np.ones(len(relative))
-    coefficients = np.zeros(relative.shape[1])
-    for _ in range(rounds):
+    for done in range(rounds):
+        if done or start is not None:
+            error = np.abs(relative @ coefficients - target)
+            weight = 1 / np.sqrt(np.maximum(error, squared_below))
         before = coefficients
         coefficients, _ = nnls(relative * weight[:, None], target * weight)
-        if np.allclose(coefficients, before, rtol=1e-10, atol=0):
+        if (np.abs(coefficients - before) <= tolerance * np.abs(before)).all():
             break
-        error = np.abs(relative @ coefficients - target)
-        weight = 1 / np.sqrt(np.maximum(error, squared_below))
     result: Floats = coefficients / scale
     return result

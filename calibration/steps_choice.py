@@ -24,7 +24,7 @@ MOST_GROUPS = 900
 """More groups than this are thinned to choose a form; the chosen one is fitted to all."""
 EARNED = 0.95
 """A form takes over if its error on steps left out is below this share of the one before."""
-CHOICE_ROUNDS = 25
+CHOICE_ROUNDS = 15
 PASSES = 2
 
 KNEES = (0.0, 50.0, 100.0, 150.0, 200.0, 250.0, 300.0, 400.0)

@@ -14,6 +14,7 @@ from .step_log import Bools, Floats
 from .steps_terms import Form, StepTable
 
 TURNS = 20
+TOLERANCE = 1e-7
 NEAR = 2.0
 """A floor is first guessed from steps of up to this many times the captured tokens."""
 
@@ -63,7 +64,7 @@ def fit_form(form: Form, steps: StepTable, *, rounds: int = MAX_ROUNDS) -> Fitte
         elif turn == 0 and form.has_floor and uncaptured.any():
             floor_ms = _first_floor(form, steps, prices, groups)
         before, bound = bound, uncaptured & (prices < floor_ms)
-        is_same = (before == bound).all() and np.allclose(found, last, rtol=1e-6, atol=0)
+        is_same = (before == bound).all() and np.allclose(found, last, rtol=10 * TOLERANCE, atol=0)
         if is_same or not (form.is_max or bound.any() or before.any()):
             break
     return FittedForm(form, found, floor_ms if bound.any() else 0.0)
@@ -74,6 +75,7 @@ class _Turns:
 
     def __init__(self, form: Form, groups: Groups, total_ms: Floats, rounds: int) -> None:
         self._form, self._groups, self._total, self._rounds = form, groups, total_ms, rounds
+        self._last: Floats | None = None
 
     def solved(self, columns: Floats, bound: Bools, before: Floats) -> tuple[Floats, float]:
         """(coefficients, floor). before: the last ones, which say which of two terms is larger."""
@@ -85,8 +87,14 @@ class _Turns:
         columns[:, given] = 0.0
         terms = groups.sums(np.column_stack([columns, bound.astype(np.float64)]))
         found = fit_relative(
-            terms, self._total, known=known, rounds=self._rounds, squared_below=NOISE
+            *(terms, self._total),
+            known=known,
+            rounds=self._rounds,
+            squared_below=NOISE,
+            start=self._last,
+            tolerance=TOLERANCE,
         )
+        self._last = found.copy()
         found[:-1][given] = fixed[given]
         return found[:-1], float(found[-1])
 
