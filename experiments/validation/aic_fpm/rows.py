@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.steps_terms import StepTable
 from costmodels.hardware import GPU
 from experiments.validation.report import Row, Samples, compared
 from simulator import Result
@@ -42,25 +43,43 @@ class Compared(NamedTuple):
     notes: list[str]
 
 
+class Measured(NamedTuple):
+    """The run simulated with its measured step times."""
+
+    arrivals: Arrivals
+    result: Result
+
+
 def compare_run(run: Run, gpu: GPU | None) -> Compared:
     """Everything about one run."""
-    arrivals = arrivals_of(run)
-    measured = replay(run, trace_of(run, arrivals), MeasuredSteps(measured_ns(run)), leap=False)
-    rows, samples, notes = _schedule(run, arrivals, measured)
+    found, measured = schedule(run)
     steps = steps_of(run)
     for split in splits_of(run, steps):
-        prices = priced(run, gpu, steps, split)
-        rows += _steps(run, split, prices)
-        result = replay(run, trace_of(run, arrivals), prices.cost_model)
-        more, pairs = _end_to_end(run, split, result, measured)
-        rows += more
-        samples += pairs
-        notes += _said(run, split, prices)
-    return Compared(rows, samples, notes)
+        rows, samples, notes = prices_by(run, gpu, split, steps, measured)
+        found.rows.extend(rows)
+        found.samples.extend(samples)
+        found.notes.extend(notes)
+    return found
+
+
+def schedule(run: Run) -> tuple[Compared, Measured]:
+    """The step sequence and E2E with measured step times: the error of the schedule alone."""
+    arrivals = arrivals_of(run)
+    result = replay(run, trace_of(run, arrivals), MeasuredSteps(measured_ns(run)), leap=False)
+    return _schedule(run, arrivals, result), Measured(arrivals, result)
+
+
+def prices_by(
+    run: Run, gpu: GPU | None, split: Split, steps: StepTable, measured: Measured
+) -> Compared:
+    """Errors with prices fitted to one part of the run: of steps, then of the run end to end."""
+    prices = priced(run, gpu, steps, split)
+    result = replay(run, trace_of(run, measured.arrivals), prices.cost_model)
+    rows, pairs = _end_to_end(run, split, result, measured.result)
+    return Compared([*_steps(run, split, prices), *rows], pairs, _said(run, split, prices))
 
 
 def _schedule(run: Run, arrivals: Arrivals, result: Result) -> Compared:
-    """The step sequence and E2E with measured step times: the error of the schedule alone."""
     notes = [f"{run.name}: {note}" for note in run.notes]
     if not arrivals.is_found:
         notes.append(

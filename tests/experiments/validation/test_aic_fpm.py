@@ -8,8 +8,10 @@ import pytest
 from experiments.validation import validate
 from experiments.validation.aic_fpm import recognises
 from experiments.validation.aic_fpm.first_order import LoggedStep, first_order, subsets
+from experiments.validation.aic_fpm.prices import gpu_of, splits_of, steps_of
 from experiments.validation.aic_fpm.replay import arrivals_of
-from experiments.validation.aic_fpm.runs import names_of, read_run
+from experiments.validation.aic_fpm.rows import prices_by, schedule
+from experiments.validation.aic_fpm.runs import read_run
 from simulator.errors import ConfigError
 
 from .recorded_run import BUDGET, CLIENTS, ORDER, write_run
@@ -19,12 +21,12 @@ REAL = (
 ).resolve()
 
 
-def rows_of(report, run=None):
-    return {
-        (row.fitted_on.split(":")[0], row.quantity, row.statistic): row
-        for row in report.rows
-        if run in (None, row.run)
-    }
+def rows_of(report):
+    return {(row.fitted_on.split(":")[0], row.quantity, row.statistic): row for row in report.rows}
+
+
+def by_name(rows):
+    return {(row.quantity, row.statistic): row for row in rows}
 
 
 @pytest.mark.parametrize("alignment", [0, 128])
@@ -132,54 +134,61 @@ def test_subsets_of_a_sum():
     assert list(subsets(range(5), sizes, 4, 0)) == []
 
 
-@pytest.fixture(scope="module")
-def reals():
-    if not REAL.is_dir():
-        pytest.skip("the measured runs are not beside this checkout")
-    report = validate(REAL)
-    return {name: rows_of(report, name) for name in names_of(REAL)}
+@pytest.fixture
+def real():
+    """A measured run, by name."""
+
+    def read(name):
+        if not (REAL / f"{name}.steps.csv.gz").is_file():
+            pytest.skip("the measured runs are not beside this checkout")
+        return read_run(REAL, name)
+
+    return read
 
 
 DENSE = [f"qwen3-32b_tp{tp}_ep1" for tp in (1, 2, 4)]
 HYBRID = [f"qwen3.6-35b-a3b_tp{tp}_ep1" for tp in (1, 2)]
-SPLIT = "sweep + first 30% of the real steps"
 
 
 @pytest.mark.parametrize("name", DENSE)
-def test_measured_dense_runs_step_by_step(reals, name):
+def test_measured_dense_runs_step_by_step(real, name):
     """With measured step times: the same steps, and E2E within 2 ms."""
-    rows = reals[name]
-    assert rows["nothing", "step sequence", "differing"].error == 0
-    worst = rows["nothing", "e2el_ms", "largest difference"]
+    rows = by_name(schedule(real(name))[0].rows)
+    assert rows["step sequence", "differing"].error == 0
+    worst = rows["e2el_ms", "largest difference"]
     assert abs(worst.predicted - worst.measured) < 2
 
 
 @pytest.mark.parametrize("name", HYBRID)
-def test_measured_hybrid_runs_step_by_step(reals, name):
+def test_measured_hybrid_runs_step_by_step(real, name):
     """Steps are shorter than the client's jitter: exact only with all arrivals off the log."""
-    rows = reals[name]
-    assert rows["nothing", "step sequence (all arrivals from the log)", "differing"].error == 0
-    assert rows["nothing", "e2el_ms", "mape"].error < 0.002
+    rows = by_name(schedule(real(name))[0].rows)
+    assert rows["step sequence (all arrivals from the log)", "differing"].error == 0
+    assert rows["e2el_ms", "mape"].error < 0.002
 
 
 @pytest.mark.parametrize(
-    ("name", "decode", "mixed", "e2e", "makespan"),
+    ("name", "split", "decode", "mixed", "e2e", "makespan"),
     [
-        (DENSE[0], 0.022, 0.025, 0.012, 0.005),
-        (DENSE[1], 0.040, 0.037, 0.008, 0.010),
-        (DENSE[2], 0.021, 0.031, 0.007, 0.010),
-        (HYBRID[1], 0.025, 0.035, 0.015, 0.010),
+        (DENSE[0], 0, 0.022, 0.025, 0.012, 0.005),
+        (DENSE[1], 0, 0.040, 0.038, 0.008, 0.010),
+        (DENSE[2], 0, 0.021, 0.032, 0.007, 0.010),
+        (DENSE[0], 1, 0.029, 0.031, 0.019, 0.006),
+        (DENSE[1], 1, 0.039, 0.042, 0.020, 0.005),
+        (DENSE[2], 1, 0.018, 0.050, 0.009, 0.006),
+        (HYBRID[1], 0, 0.025, 0.035, 0.013, 0.008),
     ],
 )
-def test_prices_fitted_to_sweep_and_the_first_steps(reals, name, decode, mixed, e2e, makespan):
-    """The errors reached, on steps and requests that the fit never saw."""
-    rows = reals[name]
-    assert rows[SPLIT, "step_ms (decode)", "mape"].error < decode
-    assert rows[SPLIT, "step_ms (mixed)", "mape"].error < mixed
-    assert rows[SPLIT, "e2el_ms", "mape"].error < e2e
-    assert abs(rows[SPLIT, "makespan_s", "whole run"].error) < makespan
+def test_prices_fitted_to_a_part_of_a_measured_run(real, name, split, decode, mixed, e2e, makespan):
+    """The errors reached on steps and requests that the fit never saw, and a little more.
 
-
-@pytest.mark.parametrize(("name", "e2e"), list(zip(DENSE, (0.020, 0.020, 0.010), strict=True)))
-def test_prices_fitted_to_the_sweep_alone(reals, name, e2e):
-    assert reals[name]["sweep only", "e2el_ms", "mape"].error < e2e
+    split 0: sweep and the first 30 % of the real steps; 1: the sweep alone.
+    """
+    run = real(name)
+    steps = steps_of(run)
+    chosen = splits_of(run, steps)[split]
+    rows = by_name(prices_by(run, gpu_of(REAL), chosen, steps, schedule(run)[1]).rows)
+    assert rows["step_ms (decode)", "mape"].error < decode
+    assert rows["step_ms (mixed)", "mape"].error < mixed
+    assert rows["e2el_ms", "mape"].error < e2e
+    assert abs(rows["makespan_s", "whole run"].error) < makespan
