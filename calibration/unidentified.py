@@ -51,10 +51,10 @@ def unidentified(form: Form, steps: StepTable, physics: Physics) -> Told:
         term, reason = missing
         if term == "decode_ms_per_context_token" and physics.read_ms_per_token is not None:
             form = replace(form, read_ms_per_token=physics.read_ms_per_token)
-            reason += "; taken from the KV cache's bytes and the bandwidth"
+            reason += ", taken from the KV cache's bytes and the bandwidth"
         else:
             form = form.without(term)
-            reason += "; left at 0"
+            reason += ", left at 0"
         found.append(Unidentified(term, reason))
 
 
