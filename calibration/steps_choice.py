@@ -29,7 +29,8 @@ PASSES = 2
 
 KNEES = (0.0, 50.0, 100.0, 150.0, 200.0, 250.0, 300.0, 400.0)
 CAPTURED = (256, 512, 1024)
-FULL_AT = (4, 8, 12, 16, 24, 32, 48, 64)
+FULL_AT = (12, 16, 20, 24, 32, 48, 64)
+"""Multiprocessors / KV heads of a GPU: 100 / 8 or more. Tried where they are not known."""
 TOKENS_PER_PAIR = (0.0, 1 / 60_000, 1 / 30_000, 1 / 20_000, 1 / 10_000, 1 / 5_000)
 """Tried where the model's FLOPs are not known."""
 

@@ -36,10 +36,10 @@ def validate(folder: Path) -> DatasetReport:
     names = names_of(folder)
     if not names:
         raise ConfigError(f"{folder}: no <model>_tp<N>_ep<N>.steps.csv.gz with its requests")
-    gpu = gpu_of(folder)
+    gpu, known = gpu_of(folder)
     rows: list[Row] = []
     samples: list[Samples] = []
-    notes = [] if gpu else ["no layer timings name the GPU: prices are fitted without its limits"]
+    notes = [f"GPU: {known}"]
     for name in names:
         run = read_run(folder, name)
         if sizes_of(run.model) is None:

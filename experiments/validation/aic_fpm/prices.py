@@ -33,6 +33,7 @@ HYBRIDS = {
 Source: config.json of Qwen/Qwen3.6-35B-A3B.
 """
 LAYERWISE = "layerwise_perf_*.csv.gz"
+PUBLISHED_GPU = "b300-sxm"
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -68,16 +69,25 @@ class Priced:
     inside: Floats
 
 
-def gpu_of(folder: Path) -> GPU | None:
-    """The GPU that the folder's layer timings name; None if they are absent or name none known."""
+def gpu_of(folder: Path) -> tuple[GPU, str]:
+    """The GPU, and how it is known: from the folder's layer timings or its descriptions (*.md).
+
+    The recordings themselves do not name it; all that were published are of one.
+    """
     import pandas as pd
 
     for path in sorted(folder.glob(LAYERWISE)):
         system = str(pd.read_csv(path, nrows=1, usecols=["system"]).system.iloc[0])
         for gpu in GPUS.values():
             if system.startswith(gpu.title):
-                return gpu
-    return None
+                return gpu, f"{path.name} names {system}"
+    for path in sorted(folder.glob("*.md")):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        named = [gpu for gpu in GPUS.values() if gpu.title in text]
+        if len(named) == 1:
+            return named[0], f"{path.name} names {named[0].title}"
+    gpu = GPUS[PUBLISHED_GPU]
+    return gpu, f"no file names it: taken to be {gpu.title}, as of the published runs"
 
 
 def sizes_of(model: str) -> AttentionSizes | None:
@@ -109,7 +119,7 @@ def steps_of(run: Run) -> StepTable:
     return step_table(run.log, launch_on_step_before=run.in_process)
 
 
-def priced(run: Run, gpu: GPU | None, steps: StepTable, split: Split) -> Priced:
+def priced(run: Run, gpu: GPU, steps: StepTable, split: Split) -> Priced:
     """Fit one part of a run and price the rest.
 
     Raises:

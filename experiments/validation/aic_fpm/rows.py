@@ -50,7 +50,7 @@ class Measured(NamedTuple):
     result: Result
 
 
-def compare_run(run: Run, gpu: GPU | None) -> Compared:
+def compare_run(run: Run, gpu: GPU) -> Compared:
     """Everything about one run."""
     found, measured = schedule(run)
     steps = steps_of(run)
@@ -69,9 +69,7 @@ def schedule(run: Run) -> tuple[Compared, Measured]:
     return _schedule(run, arrivals, result), Measured(arrivals, result)
 
 
-def prices_by(
-    run: Run, gpu: GPU | None, split: Split, steps: StepTable, measured: Measured
-) -> Compared:
+def prices_by(run: Run, gpu: GPU, split: Split, steps: StepTable, measured: Measured) -> Compared:
     """Errors with prices fitted to one part of the run: of steps, then of the run end to end."""
     prices = priced(run, gpu, steps, split)
     result = replay(run, trace_of(run, measured.arrivals), prices.cost_model)

@@ -46,7 +46,7 @@ def test_a_run_of_the_same_engine_is_matched_exactly(tmp_path, alignment):
     assert rows[split, "e2el_ms", "mape"].error < 0.02
     assert abs(rows[split, "makespan_s", "whole run"].error) < 0.01
     assert any("sizes of mine are not known" in note for note in report.notes)
-    assert any("no layer timings name the GPU" in note for note in report.notes)
+    assert any("no file names it: taken to be NVIDIA B300 SXM" in note for note in report.notes)
 
 
 def test_a_lost_request_is_said_and_the_rest_compared(tmp_path):
@@ -108,6 +108,14 @@ def test_a_folder_without_runs_is_not_recognised(tmp_path):
     assert not recognises(tmp_path)
     write_run(tmp_path)
     assert recognises(tmp_path)
+
+
+def test_the_gpu_is_named_by_layer_timings_or_a_description(tmp_path):
+    (tmp_path / "SOURCE.md").write_text("measured on one NVIDIA H100 SXM5")
+    assert gpu_of(tmp_path)[0].title == "NVIDIA H100 SXM"
+    timings = pd.DataFrame({"system": ["NVIDIA B300 SXM6 AC"], "latency_ms": [1.0]})
+    timings.to_csv(tmp_path / "layerwise_perf_x.csv.gz", index=False)
+    assert gpu_of(tmp_path)[0].title == "NVIDIA B300 SXM"
 
 
 def test_an_order_is_read_off_sums_and_variances():
@@ -187,7 +195,7 @@ def test_prices_fitted_to_a_part_of_a_measured_run(real, name, split, decode, mi
     run = real(name)
     steps = steps_of(run)
     chosen = splits_of(run, steps)[split]
-    rows = by_name(prices_by(run, gpu_of(REAL), chosen, steps, schedule(run)[1]).rows)
+    rows = by_name(prices_by(run, gpu_of(REAL)[0], chosen, steps, schedule(run)[1]).rows)
     assert rows["step_ms (decode)", "mape"].error < decode
     assert rows["step_ms (mixed)", "mape"].error < mixed
     assert rows["e2el_ms", "mape"].error < e2e
