@@ -51,13 +51,13 @@ class Measured(NamedTuple):
 
 
 def compare_run(run: Run, gpu: GPU) -> Compared:
-    """Everything about one run."""
+    """Everything about one run; its figures show the first split."""
     found, measured = schedule(run)
     steps = steps_of(run)
-    for split in splits_of(run, steps):
+    for number, split in enumerate(splits_of(run, steps)):
         rows, samples, notes = prices_by(run, gpu, split, steps, measured)
         found.rows.extend(rows)
-        found.samples.extend(samples)
+        found.samples.extend([] if number else samples)
         found.notes.extend(notes)
     return found
 
@@ -140,7 +140,7 @@ def _steps(run: Run, split: Split, prices: Priced) -> list[Row]:
             )
     if len(prices.inside):
         inside = (float(np.median(prices.inside)), len(prices.inside), fitted_on)
-        note = "signed, of steps like those the fit saw: the device was faster or slower then"
+        note = "signed; of steps with no quantity beyond the range that the fit saw"
         name = (run.name, "step_ms (decode)", "median inside the fitted range", None, None)
         rows.append(Row(*name, *inside, note=note))
     outside = f"{prices.outside:.0%} of the tested time is beyond what the fit saw"
@@ -201,7 +201,8 @@ def _later(run: Run) -> str:
 
 def _said(run: Run, split: Split, prices: Priced) -> list[str]:
     """What a reader must know of a fit."""
-    terms = ", ".join(f"{name} {value}" for name, value in prices.model.parameters.items())
+    shown = {k: v for k, v in prices.model.parameters.items() if k != "decode_batch_sizes"}
+    terms = ", ".join(f"{name} {value}" for name, value in shown.items())
     fit = f"{run.name}, {split.fitted_on}"
     said = [f"{fit}: {terms}; {prices.model.dropped} one-off steps dropped"]
     said += [f"{fit}: {unknown}" for unknown in prices.model.unidentified]
