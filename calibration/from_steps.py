@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from costmodels.hardware import GPUS
 from costmodels.model_config import bundled_models, find_model
-from costmodels.table import KVCapacity, save_table
+from costmodels.table import NOT_STATED, KVCapacity, save_table
 from simulator.errors import ConfigError, RunwayError
 
 from .fit import FitOptions
@@ -35,8 +35,6 @@ STATED = (
     *(("source", "where the log comes from; its file name unless given"),),
     *(("licence", "of the log"),),
 )
-NOT_STATED = "not stated"
-"""What a table says of its provenance where nobody did."""
 KINDS = ("steps", "linear")
 
 

@@ -37,6 +37,10 @@ from .yaml_text import Marks, parse_yaml, read_yaml, yaml_of
 from .yaml_text import Value as Value  # part of what this module offers
 
 
+NOT_STATED = "not stated"
+"""What a table says of its provenance where nobody did."""
+
+
 class KVCapacity(NamedTuple):
     """KV blocks of block_size tokens that a table was measured with; origin: how that is known."""
 
