@@ -36,7 +36,6 @@ from .table_schema import (
 from .yaml_text import Marks, parse_yaml, read_yaml, yaml_of
 from .yaml_text import Value as Value  # part of what this module offers
 
-
 NOT_STATED = "not stated"
 """What a table says of its provenance where nobody did."""
 
