@@ -15,8 +15,8 @@ class GPU(NamedTuple):
     flops: dense bf16 tensor-core FLOP/s with fp32 accumulation (without sparsity).
     bandwidth_bytes_per_s: memory bandwidth. memory_bytes: memory capacity.
     link_bytes_per_s: to the other GPUs of the node, one direction.
-    source: the datasheet. multiprocessors and clock_hz, at its highest: as CUDA reports them; None
-    where nobody has looked.
+    source: the datasheet. multiprocessors and clock_hz, at its highest: as published device
+    queries have them, not checked here; None where not known.
     """
 
     title: str

@@ -30,7 +30,8 @@ HYBRIDS = {
 }
 """Models whose config.json is not bundled: of 40 layers every fourth has full attention.
 
-Source: config.json of Qwen/Qwen3.6-35B-A3B.
+These are the sizes of the model's family. The layer timings of the same collection also count 10
+layers of full attention, and the blocks on which this model's prompts end follow from the heads.
 """
 LAYERWISE = "layerwise_perf_*.csv.gz"
 PUBLISHED_GPU = "b300-sxm"
