@@ -13,8 +13,9 @@ from .steps_choice import Physics
 BYTES_PER_CLOCK = 64
 """What one multiprocessor can read in a clock: the width of its port to the L2 cache.
 
-Assumed: no datasheet says so. It is within a tenth of what fits to logs of Qwen3-32B on 1, 2 and 4
-B300 found before it was tried; a log with unequal contexts overrules it.
+Assumed: no datasheet says so. It was taken up after logs of Qwen3-32B on 1, 2 and 4 B300 had been
+seen, where free fits find a price of the longest context from 0.98 to 1.2 times the one it gives.
+A log with unequal contexts overrules it.
 """
 BANDWIDTH_EFFICIENCY = 0.8
 """Share of the datasheet's bandwidth that a read of the whole KV cache reaches; assumed."""
@@ -59,7 +60,7 @@ def physics_of(
 
     With tensor parallelism each GPU keeps its share of the KV heads, at least one.
 
-    Qwen3-32B on one B300: 18.5 sequences to a wave; one block reads a token of all layers in 267 ns:
+    Qwen3-32B on one B300: 18.5 sequences to a wave; a block reads a token of all layers in 267 ns:
 
     >>> from costmodels import GPUS, find_model
     >>> physics = physics_of(GPUS["b300-sxm"], AttentionSizes.of(find_model("qwen3-32b")))
