@@ -3,22 +3,22 @@
 Smallest sum of |predicted - measured| / measured with all coefficients >= 0, by iteratively
 reweighted non-negative least squares. Deterministic: the only randomness is the seeded choice of
 the steps that the fit never sees.
-
-Source: Holland and Welsch, "Robust regression using iteratively reweighted least-squares" (1977);
-Lawson and Hanson, "Solving Least Squares Problems" (1974), for the inner step.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.table import Value
 from simulator.errors import ConfigError
 
 from .reconstruct import longest_context_of, prefill_of
+from .robust import fit_relative
 from .step_log import Bools, Floats, StepLog
 
 TERMS = (
@@ -32,10 +32,6 @@ TERMS = (
 )
 FULL_AT_CHOICES = (4, 6, 8, 10, 12, 14, 16, 18, 20, 24, 28, 32, 48, 64)
 """Tried for longest_context_full_at_sequences; the smallest training error wins."""
-
-SMALLEST_ERROR = 1e-4
-"""Relative errors below this weigh alike: the reweighting must not divide by 0."""
-MAX_ROUNDS = 300
 SIGNIFICANT_DIGITS = 6
 
 
@@ -43,7 +39,8 @@ SIGNIFICANT_DIGITS = 6
 class FitOptions:
     """How to fit. Shares are fractions, times milliseconds.
 
-    segment: the part of the log to fit and hold out from; test_segment: a part to extrapolate to.
+    segment: the part of the log to fit and hold out from, "" for all of it; test_segment: a part
+        to extrapolate to.
     attention_tokens_per_pair: FLOPs of a token pair's attention / FLOPs of a token's matrices;
         ties the two prefill terms, which a log with little history cannot tell apart.
     drop_over_ms: steps longer than this are one-off (first use, compilation): dropped.
@@ -78,13 +75,13 @@ class Errors(NamedTuple):
 class StepFit:
     """A fit, and how far it is off.
 
-    parameters: of `LinearCostModel`, milliseconds; terms fitted to 0 are left out.
+    parameters: of the cost model, milliseconds; terms fitted to 0 are left out.
     samples: steps fitted; dropped: steps left out as outliers. held_out: on steps of the same
     segment that the fit never saw. fitted: of every step of the log, true if it was fitted;
     predicted_ms: of every step of the log.
     """
 
-    parameters: dict[str, float]
+    parameters: Mapping[str, Value]
     samples: int
     dropped: int
     held_out: Errors
@@ -103,14 +100,15 @@ class Quantities(NamedTuple):
 
 
 def quantities_of(log: StepLog) -> Quantities:
-    """The quantities of a log's steps; token pairs and longest contexts are reconstructed."""
+    """The quantities of a log's steps; what it lacks of the last two and of pairs is worked out."""
     prefill = prefill_of(log)
+    pairs, longest = log.token_pairs, log.longest_context
     return Quantities(
         log.prefill_tokens,
-        prefill.pairs,
+        prefill.pairs if pairs is None else pairs,
         log.decode_seqs,
         log.decode_context,
-        longest_context_of(log, prefill),
+        longest_context_of(log, prefill) if longest is None else longest,
     )
 
 
@@ -120,7 +118,7 @@ def fit_steps(log: StepLog, options: FitOptions) -> StepFit:
     Raises ConfigError if the segment is not in the log or has too few steps.
     """
     quantities = quantities_of(log)
-    inside = np.flatnonzero(log.segment == options.segment)
+    inside = np.flatnonzero(log.within(options.segment))
     if len(inside) < 5 * len(TERMS):
         found = ", ".join(sorted({str(name) for name in log.segment}))
         raise ConfigError(
@@ -198,26 +196,11 @@ def _best_fit(
 
 
 def _fit_relative(terms: Floats, measured_ms: Floats, tie: float | None) -> Floats:
-    """Non-negative coefficients of least mean |predicted - measured| / measured."""
-    from scipy.optimize import nnls
-
-    if tie is not None:
-        tied = _fit_relative(_tied(terms, tie), measured_ms, None)
-        return np.insert(tied, 2, tie * tied[1])
-    relative = terms / measured_ms[:, None]
-    scale = np.maximum(relative.max(axis=0), np.finfo(np.float64).tiny)
-    relative = relative / scale
-    weight = np.ones(len(relative))
-    coefficients = np.zeros(relative.shape[1])
-    for _ in range(MAX_ROUNDS):
-        before = coefficients
-        coefficients, _ = nnls(relative * weight[:, None], weight)
-        if np.allclose(coefficients, before, rtol=1e-10, atol=0):
-            break
-        error = np.abs(relative @ coefficients - 1)
-        weight = 1 / np.sqrt(np.maximum(error, SMALLEST_ERROR))
-    result: Floats = coefficients / scale
-    return result
+    """Coefficients of least relative error; with a tie, token pairs cost `tie` tokens each."""
+    if tie is None:
+        return fit_relative(terms, measured_ms)
+    tied = fit_relative(_tied(terms, tie), measured_ms)
+    return np.insert(tied, 2, tie * tied[1])
 
 
 def _tied(terms: Floats, tie: float) -> Floats:

@@ -1,7 +1,8 @@
 """`StepLog`: the forward passes of a real engine, one row each, as columns.
 
-The format is that of the step logs that NVIDIA's AIConfigurator collects from vLLM's scheduler
-("forward pass metrics"): a CSV with a header, plain or gzipped.
+A CSV with a header, plain or gzipped, in one of two vocabularies: that of the step logs which
+NVIDIA's AIConfigurator collects from vLLM's scheduler ("forward pass metrics"), or Runway's own
+(`OWN_COLUMNS`), for logs of other engines.
 """
 
 from __future__ import annotations
@@ -34,6 +35,25 @@ COLUMNS = {
 }
 
 
+OWN_COLUMNS = {
+    "counter": "step",
+    "prefill_tokens": "prefill_tokens",
+    "prefill_requests": "prefill_seqs",
+    "prefill_past": "prefill_past_tokens",
+    "prompt_variance": "prompt_variance",
+    "decode_seqs": "decode_seqs",
+    "decode_context": "decode_context_tokens",
+    "context_variance": "decode_context_variance",
+    "measured_ms": "step_ms",
+}
+NEEDED = ("prefill_tokens", "decode_seqs", "decode_context", "measured_ms")
+"""Of Runway's own columns. Without `step`, no row follows another; without `prefill_seqs`, prompts
+come one at a time; all others are 0."""
+DIRECT = {"token_pairs": "token_pairs", "longest_context": "longest_context"}
+"""Runway's own columns that are taken as they are, instead of being worked out."""
+SEGMENTS = ("workload_segment", "segment")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class StepLog:
     """Columns of float64, shape (steps,), in the order of the file.
@@ -48,6 +68,7 @@ class StepLog:
         step feeds in is not counted, as in `StepShape.decode_context_tokens`.
     context_variance: population variance of these contexts.
     measured_ms: wall time of the step.
+    token_pairs, longest_context: where the log has them (`Quantities`); else None.
     """
 
     segment: NDArray[np.str_]
@@ -60,9 +81,18 @@ class StepLog:
     decode_context: Floats
     context_variance: Floats
     measured_ms: Floats
+    token_pairs: Floats | None = None
+    longest_context: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.counter)
+
+    def within(self, segment: str) -> Bools:
+        """True for the steps of a part of the run; for all, if it has no name."""
+        if not segment:
+            return np.ones(len(self), dtype=np.bool_)
+        result: Bools = self.segment == segment
+        return result
 
     @property
     def follows(self) -> Bools:
@@ -85,24 +115,53 @@ def read_step_log(path: str | Path) -> StepLog:
     except (OSError, EOFError, ValueError) as error:
         raise WorkloadError(f"{path}: not a step log (CSV or CSV.gz): {error}") from None
     found = [str(column) for column in frame.columns]
-    for column in COLUMNS.values():
-        if column not in found:
-            raise WorkloadError(
-                f"{path}: column {column} missing{nearest(column, found)} (found: {found})"
-            )
-    columns = {name: _numbers(path, frame[column]) for name, column in COLUMNS.items()}
+    is_own = OWN_COLUMNS["measured_ms"] in found
+    columns = _own(path, frame) if is_own else _logged(path, frame)
     if not len(frame):
         raise WorkloadError(f"{path}: no steps, only a header")
-    parts = frame["workload_segment"].astype(str) if "workload_segment" in found else None
-    segment = np.array(list(parts) if parts is not None else [""] * len(frame), dtype=np.str_)
-    return StepLog(segment=segment, **columns)
+    labels = [name for name in SEGMENTS if name in found]
+    parts = list(frame[labels[0]].astype(str)) if labels else [""] * len(frame)
+    return StepLog(segment=np.array(parts, dtype=np.str_), **columns)
+
+
+def _logged(path: Path, frame: pd.DataFrame) -> dict[str, Floats]:
+    """The columns of AIConfigurator's logs, all of which are needed."""
+    for column in COLUMNS.values():
+        _require(path, frame, column)
+    return {name: _numbers(path, frame[column]) for name, column in COLUMNS.items()}
+
+
+def _own(path: Path, frame: pd.DataFrame) -> dict[str, Floats]:
+    """Runway's own columns, and what stands for those that are absent."""
+    for name in NEEDED:
+        _require(path, frame, OWN_COLUMNS[name])
+    columns = {
+        name: _numbers(path, frame[column])
+        for name, column in {**OWN_COLUMNS, **DIRECT}.items()
+        if column in frame.columns
+    }
+    rows = np.arange(len(frame), dtype=np.float64)
+    defaults = {
+        "counter": 2 * rows,
+        "prefill_requests": (columns["prefill_tokens"] > 0).astype(np.float64),
+        **dict.fromkeys(("prefill_past", "prompt_variance", "context_variance"), 0 * rows),
+    }
+    return {**defaults, **columns}
+
+
+def _require(path: Path, frame: pd.DataFrame, column: str) -> None:
+    found = [str(name) for name in frame.columns]
+    if column not in found:
+        raise WorkloadError(
+            f"{path}: column {column} missing{nearest(column, found)} (found: {found})"
+        )
 
 
 def _numbers(path: Path, column: pd.Series[float]) -> Floats:
     import pandas as pd
 
     values = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
-    positive = column.name == COLUMNS["measured_ms"]
+    positive = column.name in (COLUMNS["measured_ms"], OWN_COLUMNS["measured_ms"])
     enough = values > 0 if positive else values >= 0
     bad = np.flatnonzero(~(np.isfinite(values) & enough))
     if len(bad):

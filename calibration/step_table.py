@@ -12,6 +12,8 @@ from simulator.errors import ConfigError
 
 from .fit import Errors, FitOptions, Quantities, StepFit, errors_of, fit_steps, quantities_of
 from .step_log import Bools, Floats, StepLog
+from .steps_choice import Physics
+from .steps_model import fit_log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,25 +37,42 @@ class Setting:
     note: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class StepsKind:
+    """How to fit kind `steps`: what is known beforehand, and whether launches are booked on the
+    step before (`steps_model.step_table`)."""
+
+    physics: Physics
+    launch_on_step_before: bool = False
+
+
 def table_from_steps(
-    log: StepLog, options: FitOptions, setting: Setting, *, command: str
+    log: StepLog, options: FitOptions, setting: Setting, *, command: str, kind: StepsKind | None
 ) -> CostTable:
     """Fit one segment of a log and put around the coefficients all that a table needs.
 
+    kind: None fits the linear model.
+
     Raises ConfigError if a segment is not in the log, or has too few steps to fit.
     """
-    fit = fit_steps(log, options)
+    unknown: tuple[str, ...] = ()
+    if kind is None:
+        fit = fit_steps(log, options)
+    else:
+        booked = kind.launch_on_step_before
+        fit, model = fit_log(log, options, kind.physics, launch_on_step_before=booked)
+        unknown = tuple(map(str, model.unidentified))
     quantities = quantities_of(log)
+    of = f"the {options.segment} steps" if options.segment else "all steps"
     split = (
-        f"random {options.held_out_share:.0%} of the {options.segment} steps, "
-        f"seed {options.seed}, never seen by the fit"
+        f"random {options.held_out_share:.0%} of {of}, seed {options.seed}, never seen by the fit"
     )
     return CostTable(
-        kind="linear",
+        kind="linear" if kind is None else "steps",
         name=setting.name,
         description=setting.description,
         parameters=dict(fit.parameters),
-        provenance=_provenance(fit, options, setting, command),
+        provenance=_provenance(fit, options, setting, command, unknown),
         held_out={"split": split, **_rounded(fit.held_out)},
         extrapolation=_extrapolation(log, options, fit, quantities),
         fitted_range=_fitted_range(fit, quantities),
@@ -64,7 +83,7 @@ def table_from_steps(
 
 
 def _provenance(
-    fit: StepFit, options: FitOptions, setting: Setting, command: str
+    fit: StepFit, options: FitOptions, setting: Setting, command: str, unknown: tuple[str, ...]
 ) -> dict[str, Value]:
     over = "" if options.drop_over_ms is None else f"over {options.drop_over_ms:g} ms, or "
     provenance: dict[str, Value] = {
@@ -82,8 +101,10 @@ def _provenance(
         "samples": fit.samples,
         "dropped": f"{fit.dropped} steps {over}{options.drop_factor:g} times off a first fit",
     }
-    if setting.note is not None:
-        provenance["note"] = setting.note
+    notes = [] if setting.note is None else [setting.note]
+    notes += [f"the log cannot tell {term}" for term in unknown]
+    if notes:
+        provenance["note"] = "; ".join(notes)
     return provenance
 
 

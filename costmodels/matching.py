@@ -9,7 +9,7 @@ from pathlib import Path
 from simulator.errors import ConfigError
 
 from .hardware import GPUS
-from .table import CostTable
+from .table import NOT_STATED, CostTable
 
 SHORT = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
@@ -37,7 +37,7 @@ def refuse_another(
         ("dtype", dtype, told.get("dtype"), _is_same),
         ("KV cache dtype", kv_dtype, told.get("kv_cache_dtype"), _is_same),
     ):
-        if asked is None or measured is None or is_same(str(asked), str(measured)):
+        if asked is None or measured in (None, NOT_STATED) or is_same(str(asked), str(measured)):
             continue
         raise ConfigError(
             f"{option} {str(asked)!r}: cost table {table.name!r} was measured with {measured!r}: "

@@ -3,10 +3,15 @@
     step                                                       launch, weights read once
     + compute per token x max(0, tokens + pairs x q - knee)    arithmetic beyond the weights' read
     + prefill step, if the step computes any prompt            the other code path
+    + continued prompt, if a chunk has a past                  its attention runs once more, on it
+    + uncaptured step, if beyond the captured CUDA graphs      kernels launched one by one
+    + decode batch of the captured size that holds seqs        weights of more experts, padding
     + decode per sequence x seqs
     + decode per context token x context                       KV cache read
-    + longest context per token x longest x min(1, seqs / full)
+    + longest context per token x longest x share              the one thread block that works last
 
+(or the larger of the last two, if `decode_attention` is max), and at least `uncaptured_floor_ms`
+beyond the captured graphs: the host cannot launch faster.
 `tokens` are prompt tokens and decodes together, `pairs` the token pairs of prompt attention, sum of
 new x (past + new / 2), `q` the tokens one pair is worth, and the knee is where arithmetic overtakes
 the read of the weights (Williams, Waterman and Patterson, "Roofline", CACM 2009). A straight line
@@ -18,22 +23,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.errors import ConfigError
 from simulator.plan import StepShape
 
-from .lines import BITS, HALF, MAX_FULL_AT, ONE_NS, fixed, prices_along, straight
-from .pricing import checked
+from .decode_batches import DecodeBatches
+from .lines import BITS, HALF, ONE_NS, fixed, prices_along, straight
+from .steps_parameters import Given, StepsParameters
 from .table import CostTable, hand_written
-
-"""Of the engine's fixed point: see `CostModel.line`."""
 
 
 class StepsCostModel:
     """A step's price as a sum of terms with a knee; milliseconds in, nanoseconds out.
 
-    knee_tokens: below it, tokens cost nothing beyond `step_ms`. attention_tokens_per_pair: about
-    1/30,000 for a 32B model (`ModelConfig.attention_tokens_per_pair`), times 1 to 2.5 where
-    attention runs at a lower share of the peak. Absent terms are 0.
+    The parameters are those of `StepsParameters`; absent terms are 0.
 
     300 prompt tokens, 100 beyond the knee:
 
@@ -45,75 +46,84 @@ class StepsCostModel:
     """
 
     __slots__ = (
-        *("_compute", "_context", "_full_at", "_half_pair", "_knee", "_longest", "_prefill_step"),
-        *("_sequence", "_step", "needs_longest_context", "stamp", "table"),
+        *("_batches", "_captured", "_compute", "_context", "_continued", "_floor", "_half_pair"),
+        *("_is_max", "_knee", "_parts", "_prefill_step", "_uncaptured", "needs_longest_context"),
+        *("stamp", "table"),
     )
 
     def __init__(
         self,
         *,
-        step_ms: float,
-        compute_ms_per_token: float = 0.0,
-        knee_tokens: float = 0.0,
-        attention_tokens_per_pair: float = 0.0,
-        prefill_step_ms: float = 0.0,
-        decode_ms_per_sequence: float = 0.0,
-        decode_ms_per_context_token: float = 0.0,
-        longest_context_ms_per_token: float = 0.0,
-        longest_context_full_at_sequences: int = 1,
         table: CostTable | None = None,
+        **parameters: Given,
     ) -> None:
-        full_at = longest_context_full_at_sequences
-        _check(step_ms, full_at)
-        given = checked(
-            {
-                **{"step_ms": step_ms, "compute_ms_per_token": compute_ms_per_token},
-                **{"knee_tokens": knee_tokens, "prefill_step_ms": prefill_step_ms},
-                "attention_tokens_per_pair": attention_tokens_per_pair,
-                "decode_ms_per_sequence": decode_ms_per_sequence,
-                "decode_ms_per_context_token": decode_ms_per_context_token,
-                "longest_context_ms_per_token": longest_context_ms_per_token,
-            }
-        )
-        self._step = fixed(step_ms) + HALF
-        self._compute = fixed(compute_ms_per_token)
-        self._knee = fixed(compute_ms_per_token * knee_tokens)
-        self._half_pair = fixed(compute_ms_per_token * attention_tokens_per_pair / 2)
-        self._prefill_step = fixed(prefill_step_ms)
-        self._sequence = fixed(decode_ms_per_sequence)
-        self._context = fixed(decode_ms_per_context_token)
-        self._longest = fixed(longest_context_ms_per_token)
-        self._full_at = full_at
-        self.needs_longest_context = self._longest > 0
-        parameters = {**given, "longest_context_full_at_sequences": full_at}
-        self.table = table or hand_written("steps", "step prices with a knee", dict(parameters))
+        given = StepsParameters.checked(parameters)
+        compute = given.compute_ms_per_token
+        self._compute = fixed(compute)
+        self._knee = fixed(compute * given.knee_tokens)
+        self._half_pair = fixed(compute * given.attention_tokens_per_pair / 2)
+        self._prefill_step = fixed(given.prefill_step_ms)
+        self._continued = fixed(given.continued_prompt_ms)
+        self._uncaptured = fixed(given.uncaptured_step_ms)
+        self._floor = fixed(given.uncaptured_floor_ms) + HALF
+        self._captured = given.captured_tokens
+        self._context = fixed(given.decode_ms_per_context_token)
+        self._is_max = given.decode_attention == "max"
+        self._batches = DecodeBatches(given)
+        self._parts: dict[int, tuple[int, int]] = {}
+        self.needs_longest_context = given.longest_context_ms_per_token > 0
+        self.table = table or hand_written("steps", "step prices with a knee", given.described())
         self.stamp = self.table.stamp
 
     def step_ns(self, shape: StepShape) -> int:
         """Price one step, to the nearest nanosecond (halves up), at least 1."""
         chunks, seqs, context, longest = shape
-        price = self._step + seqs * self._sequence + context * self._context
+        price, each = self._parts.get(seqs) or self._part(seqs)
+        read, last = context * self._context, longest * each
+        if not self._is_max:
+            price += read + last
+        else:
+            price += read if read > last else last
         compute = seqs * self._compute - self._knee
-        if self._longest:
-            price += longest * self._longest_of(seqs)
-        if chunks:
-            price += self._prefill_step
-            for new, past in chunks:
-                compute += new * (self._compute + self._half_pair * (2 * past + new))
+        if not chunks:
+            return (price + compute if compute > 0 else price) >> BITS or 1
+        price += self._prefill_step
+        tokens, continued = seqs, 0
+        for new, past in chunks:
+            tokens += new
+            compute += new * (self._compute + self._half_pair * (2 * past + new))
+            if past:
+                continued = self._continued
+        price += continued
         if compute > 0:
             price += compute
+        if tokens > self._captured:
+            price += self._uncaptured
+            if price < self._floor:
+                price = self._floor
         return price >> BITS or 1
 
     def line(self, shape: StepShape) -> tuple[int, int] | None:
         """(first, slope): k steps later, a decode-only step costs (first + k x slope) >> 16 ns.
 
-        None for a step under 1 ns, whose price is lifted and so no straight line.
+        None for a step under 1 ns, whose price is lifted, and where the larger of the two terms
+        of `decode_attention` will be another one: there prices are no straight line.
         """
-        return straight(*self._line(shape))
+        line, other = self._lines(shape)
+        if other is None or (line[0] >= other[0] and line[1] >= other[1]):
+            return straight(*line)
+        if other[0] >= line[0] and other[1] >= line[1]:
+            return straight(*other)
+        return None
 
     def leap_ns(self, shape: StepShape, steps: int) -> NDArray[np.int64]:
         """Price `steps` consecutive decode-only steps; int64, shape (steps,), each at least 1."""
-        return prices_along(*self._line(shape), steps)
+        line, other = self._lines(shape)
+        prices = prices_along(*line, steps)
+        if other is None:
+            return prices
+        larger: NDArray[np.int64] = np.maximum(prices, prices_along(*other, steps))
+        return larger
 
     def explain(self, shape: StepShape) -> list[tuple[str, float]]:
         """(term, milliseconds) of a step; their sum is its price, to the nanosecond."""
@@ -121,31 +131,45 @@ class StepsCostModel:
         tokens = seqs + shape.prefill_tokens
         pairs = sum(new * (2 * past + new) for new, past in chunks)
         compute = tokens * self._compute + pairs * self._half_pair - self._knee
+        beyond = bool(chunks) and tokens > self._captured
+        batches = self._batches
+        read, last = context * self._context, longest * batches.longest(seqs)
+        if self._is_max:
+            read, last = (read, 0) if read > last else (0, last)
         terms = [
-            ("step", self._step - HALF),
+            ("step", batches.step),
             (f"compute of {tokens} tokens, {pairs / 2:g} pairs, past the knee", max(compute, 0)),
             ("prefill step", self._prefill_step if chunks else 0),
-            (f"decode of {seqs} sequences", seqs * self._sequence),
-            (f"decode context of {context} tokens", context * self._context),
-            (f"longest context of {longest} tokens", longest * self._longest_of(seqs)),
+            ("continued prompt", self._continued if any(past for _, past in chunks) else 0),
+            ("uncaptured step", self._uncaptured if beyond else 0),
+            (f"decode batch of {batches.padded(seqs)}", batches.level(seqs)),
+            (f"decode of {seqs} sequences", seqs * batches.sequence),
+            (f"decode context of {context} tokens", read),
+            (f"longest context of {longest} tokens", last),
         ]
-        return [(term, price / ONE_NS / 1e6) for term, price in terms]
+        missing = self._floor - HALF - sum(price for _, price in terms)
+        if beyond and missing > 0:
+            terms.append(("waiting for the host's launches", missing))
+        optional = ("continued", "uncaptured", "decode batch")
+        return [
+            (term, price / ONE_NS / 1e6)
+            for term, price in terms
+            if price or not term.startswith(optional)
+        ]
 
-    def _line(self, shape: StepShape) -> tuple[int, int]:
+    def _part(self, seqs: int) -> tuple[int, int]:
+        """What does not depend on contexts of a step with so many decodes, and on the longest."""
+        batches = self._batches
+        price = batches.step + HALF + batches.level(seqs) + seqs * batches.sequence
+        part = self._parts[seqs] = (price, batches.longest(seqs))
+        return part
+
+    def _lines(self, shape: StepShape) -> tuple[tuple[int, int], tuple[int, int] | None]:
+        """The line of decode-only prices; with `max` two, of which the higher counts."""
         _, seqs, context, longest = shape
-        each = self._longest_of(seqs)
-        first = self._step + seqs * self._sequence + context * self._context + longest * each
-        first += max(seqs * self._compute - self._knee, 0)
-        return first, seqs * self._context + each
-
-    def _longest_of(self, seqs: int) -> int:
-        return self._longest * min(seqs, self._full_at) // self._full_at
-
-
-def _check(step_ms: float, full_at: int) -> None:
-    if not step_ms:
-        raise ConfigError("step_ms is 0: every step reads the weights, and that takes time")
-    if not 1 <= full_at <= MAX_FULL_AT:
-        raise ConfigError(
-            f"longest_context_full_at_sequences is {full_at}: must be 1 to {MAX_FULL_AT}"
-        )
+        price, each = self._parts.get(seqs) or self._part(seqs)
+        price += max(seqs * self._compute - self._knee, 0)
+        read, slope = context * self._context, seqs * self._context
+        if not self._is_max:
+            return (price + read + longest * each, slope + each), None
+        return (price + read, slope), (price + longest * each, each)

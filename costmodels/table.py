@@ -36,6 +36,9 @@ from .table_schema import (
 from .yaml_text import Marks, parse_yaml, read_yaml, yaml_of
 from .yaml_text import Value as Value  # part of what this module offers
 
+NOT_STATED = "not stated"
+"""What a table says of its provenance where nobody did."""
+
 
 class KVCapacity(NamedTuple):
     """KV blocks of block_size tokens that a table was measured with; origin: how that is known."""
@@ -145,10 +148,13 @@ def load_table(path: str | Path) -> CostTable:
 
 
 def save_table(table: CostTable, path: str | Path) -> None:
-    """Write a cost table that `load_table` accepts; refuses one that it would not."""
+    """Write a cost table that `load_table` accepts, JSON if the file is called so, else YAML.
+
+    Refuses one that `load_table` would not accept.
+    """
     path = Path(path)
-    if table.kind == "operators":
-        text = _operators_text(table, str(path))
+    if table.kind == "operators" or path.suffix == ".json":
+        text = _json_text(table, str(path))
     else:
         text = table_text(table)
         document, marks = parse_yaml(text, str(path))
@@ -163,8 +169,8 @@ def table_text(table: CostTable) -> str:
     return yaml_of(table.to_dict())
 
 
-def _operators_text(table: CostTable, file: str) -> str:
-    """The JSON of a table with grids: written without PyYAML, which a bare machine lacks."""
+def _json_text(table: CostTable, file: str) -> str:
+    """The JSON of a table: of one with grids always, and without PyYAML, which may be absent."""
     document = table.to_dict()
     if table.operators is not None:
         document["operators"] = table.operators.to_dict()

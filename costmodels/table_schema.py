@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from simulator.errors import TableFormatError, nearest
@@ -41,10 +42,18 @@ PARAMETERS: Mapping[str, Mapping[str, type]] = {
         "knee_tokens": float,
         "attention_tokens_per_pair": float,
         "prefill_step_ms": float,
+        "continued_prompt_ms": float,
+        "captured_tokens": int,
+        "uncaptured_step_ms": float,
+        "uncaptured_floor_ms": float,
         "decode_ms_per_sequence": float,
+        "decode_batch_sizes": list,
+        "decode_batch_ms": tuple,
         "decode_ms_per_context_token": float,
         "longest_context_ms_per_token": float,
         "longest_context_full_at_sequences": int,
+        "longest_context_sequences_per_wave": float,
+        "decode_attention": str,
     },
     "operators": {
         "layers": int,
@@ -55,7 +64,8 @@ PARAMETERS: Mapping[str, Mapping[str, type]] = {
         "extrapolation": str,
     },
 }
-"""The parameters of every kind of cost model, and the type of each."""
+"""The parameters of every kind of cost model, and the type of each; `list` of ascending whole
+numbers, `tuple` of numbers that do not fall."""
 
 REQUIRED: Mapping[str, tuple[str, ...]] = {
     "constant": ("prefill_ms", "decode_ms"),
@@ -159,6 +169,8 @@ def _read(section: Section, key: str, kind: type) -> Value:
         return section.text(key)
     if kind is list:
         return _sizes(section, key)
+    if kind is tuple:
+        return _prices(section, key)
     return section.whole(key) if kind is int else section.number(key)
 
 
@@ -168,3 +180,12 @@ def _sizes(section: Section, key: str) -> Value:
     if not sizes or sizes != values or sizes != sorted({*sizes}):
         raise section.error(key, f"must be a list of ascending whole numbers, is {values!r}")
     return list(sizes)
+
+
+def _prices(section: Section, key: str) -> Value:
+    values = section.values[key]
+    listed = values if isinstance(values, list) else []
+    prices = [float(v) for v in listed if isinstance(v, int | float) and 0 <= v < math.inf]
+    if not prices or len(prices) != len(listed) or prices != sorted(prices):
+        raise section.error(key, f"must be a list of numbers that do not fall, is {values!r}")
+    return list(prices)

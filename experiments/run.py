@@ -20,6 +20,7 @@ from simulator.units import ns_to_ms, seconds_to_ns
 from simulator.window import Trim
 
 from .config import RunConfig
+from .fitted_range import beyond_fit
 from .memory import Memory, build_cost_model, build_memory, describe_cost_model
 from .parquet import write_table
 from .policies import Policy, blame, build_policy
@@ -182,11 +183,12 @@ def _summary(parts: Parts, result: Result) -> dict[str, Any]:  # Any: JSON value
 
 
 def _extrapolation(cost_model: LoadedCostModel, result: Result) -> object:
-    """What was priced beyond the measured range, by models that know theirs; else None."""
+    """What was priced beyond the measured or fitted range, where that is known; else None."""
     report = getattr(cost_model, "extrapolation_report", None)
-    if report is None:
-        return None
-    return report(len(result.steps), ns_to_ms(int(result.steps.duration_ns.sum())))
+    if report is not None:
+        return report(len(result.steps), ns_to_ms(int(result.steps.duration_ns.sum())))
+    fitted_range = cost_model.table.fitted_range
+    return None if fitted_range is None else beyond_fit(fitted_range, result.steps)
 
 
 def _provenance(parts: Parts) -> dict[str, Any]:  # Any: JSON values

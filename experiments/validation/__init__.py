@@ -14,7 +14,9 @@ from simulator.errors import ConfigError
 
 from .report import DatasetReport, Row, Samples
 
-DATASETS: dict[str, str] = {}
+DATASETS: dict[str, str] = {
+    "aic_fpm": "<model>_tp<N>_ep<N>.steps.csv.gz with .requests.csv.gz (NVIDIA AIConfigurator)",
+}
 """Module here -> what it reads, in words."""
 
 

@@ -15,6 +15,7 @@ from simulator.plan import ALL, NONE, Decode, Holds, Plan
 from simulator.request import Sequence
 from simulator.view import EngineView
 
+from .alignment import aligned_chunk, checked_alignment
 from .room import (
     KEEP_DECODING,
     UNLIMITED,
@@ -37,6 +38,8 @@ class VllmScheduler:
     enable_chunked_prefill: if off, a waiting prompt must fit the budget left as a whole.
     scheduler_reserve_full_isl: admit a prompt only if blocks for all of it are free now.
     policy: "fcfs", or "priority" (smaller is sooner; the least urgent is preempted first).
+    prefill_alignment_tokens: chunks end on multiples of it, as for hybrid (Mamba) models, whose
+        state is cached by blocks of so many tokens; 0: they do not.
 
     Raises:
         ConfigError: a limit below 1, a budget below `max_num_seqs`, an unknown policy, two caps.
@@ -56,6 +59,7 @@ class VllmScheduler:
         enable_chunked_prefill: bool = True,
         scheduler_reserve_full_isl: bool = True,
         policy: Literal["fcfs", "priority"] = "fcfs",
+        prefill_alignment_tokens: int = 0,
     ) -> None:
         if max_num_batched_tokens is None:
             raise ConfigError("max_num_batched_tokens is none: vllm has a token budget, give one")
@@ -72,6 +76,9 @@ class VllmScheduler:
         self.enable_chunked_prefill = enable_chunked_prefill
         self.scheduler_reserve_full_isl = scheduler_reserve_full_isl
         self.policy = policy
+        self.prefill_alignment_tokens = checked_alignment(
+            prefill_alignment_tokens, max_num_batched_tokens
+        )
         self.long_prefill_token_threshold = chunk_size or long_prefill_token_threshold
         self._in_order = policy == "fcfs" and scheduler_reserve_full_isl
         self._cap = self.long_prefill_token_threshold or UNLIMITED
@@ -130,7 +137,7 @@ class VllmScheduler:
         pool, kv = view.decoding, view.kv
         tokens = room.tokens - pool.size
         blocks = room.blocks - pool.growth_blocks
-        if view.slow_path or tokens < 0:
+        if view.slow_path or tokens < 0 or (self.prefill_alignment_tokens and view.prefilling):
             return None
         if blocks < 0 and self.policy == "fcfs" and not view.prefilling:
             return decode_all_but(view, room, reversed(view.running)), ()
@@ -163,7 +170,13 @@ class VllmScheduler:
             if sequence in pool:
                 new, need = 1, int(pool.needs_block(sequence))
             elif sequence in view.prefilling:
-                new = min(sequence.remaining_tokens, cap, room.tokens)
+                new = self._aligned(
+                    min(sequence.remaining_tokens, cap, room.tokens),
+                    sequence.computed_tokens,
+                    sequence,
+                )
+                if not new:
+                    continue
                 need = kv.blocks_for(sequence.computed_tokens + new) - sequence._blocks
             else:
                 continue
@@ -188,6 +201,11 @@ class VllmScheduler:
         decode = tuple(sequence for sequence in given if sequence in pool)
         chunks = tuple((s, new) for s, (new, _) in given.items() if s not in pool)
         return decode, chunks
+
+    def _aligned(self, new: int, done: int, sequence: Sequence) -> int:
+        if not self.prefill_alignment_tokens:
+            return new
+        return aligned_chunk(new, done, sequence.known_tokens, self.prefill_alignment_tokens)
 
     def _victim(self, running: list[Sequence]) -> Sequence:
         if self.policy == "fcfs":
@@ -223,7 +241,9 @@ class VllmScheduler:
             new = min(sequence.known_tokens - done, cap)
             if new > room.tokens and not self.enable_chunked_prefill:
                 break
-            new = min(new, room.tokens)
+            new = self._aligned(min(new, room.tokens), done, sequence)
+            if not new:
+                break
             taken = kv.blocks_for(done + new)
             whole = self.scheduler_reserve_full_isl
             held = kv.blocks_for(sequence.known_tokens) if whole else taken
@@ -246,7 +266,9 @@ class VllmScheduler:
         new = min(sequence.known_tokens - done, cap)
         if new > room.tokens and not self.enable_chunked_prefill:
             return ()
-        new = min(new, room.tokens)
+        new = self._aligned(min(new, room.tokens), done, sequence)
+        if not new:
+            return ()
         held = sequence.known_tokens if self.scheduler_reserve_full_isl else done + new
         watermark = kv.watermark_blocks if view.running else 0
         if kv.blocks_to_admit(sequence, held) > room.blocks - watermark:

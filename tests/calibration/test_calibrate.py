@@ -207,7 +207,7 @@ def test_torch_and_numpy_are_enough(model, tmp_path):
         (["--model", "qwen3-32b", "--dtype", "fp8"], "dtype 'fp8' is not one of float32"),
         (["--model", "qwen3-32b", "--time-budget", "0"], "time budget is 0.0 s: must be above 0"),
         (["--model", "qwen3-32b", "--threads", "0"], "threads is 0: must be at least 1"),
-        (["--from-steps", "nope.csv"], "the following arguments are required: --name"),
+        (["--from-steps", "nope.csv"], "nope.csv: no such file"),
     ],
 )
 @pytest.mark.parametrize("command", ["runway", "python -m"])

@@ -1,14 +1,19 @@
 """The command: a log in, a cost table out; the bundled tables come from it."""
 
 import gzip
+import json
+import random
 import shlex
 
 import pytest
 
+from calibration.fit import quantities_of
 from calibration.from_steps import main
 from calibration.step_log import read_step_log
+from costmodels import load_cost_model
 from costmodels.table import load_table
 from simulator.errors import WorkloadError
+from simulator.plan import StepShape
 
 SETTING = shlex.split(
     "--name mine --description 'my GPU' --device GPU --dtype bfloat16 --model Llama --engine vLLM "
@@ -20,6 +25,22 @@ HEADER = (
 )
 
 
+OWN = "step,prefill_tokens,prefill_past_tokens,decode_seqs,decode_context_tokens,step_ms"
+
+
+def write_own_log(path, *, n=120):
+    """12 ms + 0.05 ms a token + 0.001 ms a context token, in Runway's own columns."""
+    rng = random.Random(0)
+    lines = [OWN]
+    for step in range(n):
+        prompt, seqs = rng.choice([0, 0, rng.randint(16, 400)]), rng.randint(1, 16)
+        context = seqs * rng.randint(100, 3000)
+        ms = 12 + 0.05 * (prompt + seqs) + 0.001 * context
+        lines.append(f"{2 * step},{prompt},0,{seqs},{context},{ms:.4f}")
+    path.write_text("\n".join(lines))
+    return path
+
+
 def write_log(path, rows=60, last=""):
     """One request decodes from context 100 on: 10 ms + 0.01 ms per context token."""
     lines = [f"a,{k},0,0,0,0,1,{100 + k},0,{11 + 0.01 * k:.3f}" for k in range(rows)]
@@ -28,9 +49,57 @@ def write_log(path, rows=60, last=""):
     return path
 
 
+def test_log_and_output_are_enough(tmp_path, capsys):
+    """The steps model, the held-out error, and what nobody stated, in a JSON file."""
+    log, output = write_own_log(tmp_path / "log.csv"), tmp_path / "mine.json"
+    assert main([str(log), "-o", str(output)]) == 0
+    said = capsys.readouterr().out
+    assert "held-out error median" in said
+    assert "! the log cannot tell continued_prompt_ms: no step of the log has any" in said
+    told = json.loads(output.read_text())
+    assert (told["kind"], told["name"]) == ("steps", "mine")
+    assert {"median", "p90", "n"} <= told["held_out"].keys()
+    assert told["held_out"]["median"] < 0.01
+    assert told["provenance"]["device"] == "not stated"
+    model = load_cost_model(output, model="llama-3.1-8b")  # may be: nobody said of which it is
+    assert model.step_ns(StepShape(((100, 0),), 4, 4000)) / 1e6 == pytest.approx(21.2, rel=0.01)
+
+
+def test_a_known_device_and_model_bound_the_terms(tmp_path):
+    """Every context of this log is alike within its step: what the longest one costs is the
+    device's to say."""
+    log, output = write_own_log(tmp_path / "log.csv"), tmp_path / "mine.yaml"
+    known = ["--device", "NVIDIA B300 SXM6", "--model", "Qwen/Qwen3-32B", "--engine", "vLLM 0.20.1"]
+    assert main([str(log), "-o", str(output), *known]) == 0
+    parameters = load_table(output).parameters
+    assert parameters["attention_tokens_per_pair"] == pytest.approx(1 / 29_760, rel=1e-3)
+    assert parameters["longest_context_sequences_per_wave"] == 18.5
+
+
+def test_own_columns_that_are_needed(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text(OWN.replace("decode_seqs", "decode_seq") + "\n0,0,0,1,100,9")
+    with pytest.raises(WorkloadError, match="column decode_seqs missing, did you mean decode_seq"):
+        read_step_log(path)
+
+
+def test_own_columns_may_be_few_and_may_say_more(tmp_path):
+    """Without `step` nothing follows; a prompt is alone; pairs and longest are taken as given."""
+    path = tmp_path / "log.csv"
+    path.write_text(
+        "prefill_tokens,decode_seqs,decode_context_tokens,longest_context,step_ms\n"
+        "100,2,300,250,9\n0,2,302,251,8\n"
+    )
+    log = read_step_log(path)
+    assert not log.follows.any()
+    quantities = quantities_of(log)
+    assert quantities.longest_context.tolist() == [250, 251]
+    assert quantities.token_pairs.tolist() == [5000, 0]
+
+
 def test_the_command_writes_a_table_that_loads(tmp_path, capsys):
     log, output = write_log(tmp_path / "log.csv"), tmp_path / "mine.yaml"
-    fit = ["--segment", "a", "--test-segment", "b", "--kv-blocks", "1000"]
+    fit = ["--kind", "linear", "--segment", "a", "--test-segment", "b", "--kv-blocks", "1000"]
     assert main([str(log), "-o", str(output), *fit, *SETTING]) == 0
     table = load_table(output)
     assert "held-out error median 0.0 %" in capsys.readouterr().out
@@ -48,6 +117,7 @@ def test_the_command_writes_a_table_that_loads(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["--segment", "c"], "segment 'c' has 0 steps"),
+        (["--segment", "c", "--kind", "linear"], "segment 'c' has 0 steps"),
         (["--segment", "a", "--test-segment", "c"], "segment 'c' is not in the log"),
         (["--segment", "a", "--software", "vllm"], "--software is 'vllm': must be PACKAGE=VERSION"),
         (["--segment", "a", "--licence", ""], "provenance.licence must be text"),

@@ -68,9 +68,95 @@ def test_every_other_term():
     ]
 
 
+def test_a_continued_prompt_and_steps_beyond_the_captured_graphs():
+    """200 tokens are launched as a graph; 201 one by one: 10 + 1 + 2, but the host needs 20."""
+    model = StepsCostModel(
+        step_ms=10,
+        prefill_step_ms=1,
+        continued_prompt_ms=4,
+        captured_tokens=200,
+        uncaptured_step_ms=2,
+        uncaptured_floor_ms=16,
+        decode_ms_per_sequence=0.5,
+    )
+    assert ms(model, ((200, 0),)) == 11
+    assert ms(model, ((150, 0), (50, 300))) == 15
+    assert ms(model, ((201, 0),)) == 16
+    assert ms(model, ((201, 300),), 2) == 18
+    assert ms(model, (), 300) == 160
+    assert ("waiting for the host's launches", 3.0) in model.explain(StepShape(((201, 0),), 0, 0))
+
+
+def test_decodes_pay_for_the_captured_batch_that_holds_them():
+    """1, 2, 4, 8 captured, prices for all but the last: 3 cost what 4 cost, and so do 100."""
+    model = StepsCostModel(
+        step_ms=3, decode_batch_sizes=(1, 2, 4, 8), decode_batch_ms=(0.0, 0.25, 0.75)
+    )
+    assert [ms(model, (), seqs) for seqs in (0, 1, 2, 3, 4, 5, 100)] == [
+        *(3, 3, 3.25, 3.75),
+        *(3.75, 3.75, 3.75),
+    ]
+
+
+WAVES = {
+    "step_ms": 1,
+    "decode_batch_sizes": (4, 8, 16, 32),
+    "decode_ms_per_context_token": 2**-10,
+    "longest_context_ms_per_token": 2**-6,
+    "longest_context_sequences_per_wave": 18.5,
+}
+
+
+@pytest.mark.parametrize(
+    ("seqs", "share"), [(3, 1 / 4), (8, 1 / 2), (9, 1), (18, 1), (19, 2), (37, 2), (38, 3)]
+)
+def test_the_longest_context_counts_by_waves(seqs, share):
+    """18.5 sequences to a wave: a batch padded to 4 is split in 4, to 8 in 2; 19 need two waves."""
+    model = StepsCostModel(**WAVES)
+    assert ms(model, (), seqs, 0, 1024) == pytest.approx(1 + 16 * share, abs=1e-6)
+
+
+def test_the_larger_of_read_and_longest_context_counts():
+    """16 sequences: 2,048 tokens take 2 ms to read, the longest of 64 tokens 1 ms."""
+    model = StepsCostModel(**WAVES, decode_attention="max")
+    assert ms(model, (), 16, 2048, 64) == 3
+    assert ms(model, (), 16, 2048, 256) == 5
+    assert ("decode context of 2048 tokens", 0.0) in model.explain(StepShape((), 16, 2048, 256))
+
+
+def test_a_leap_across_the_change_of_the_larger_term_is_no_line():
+    """2 decodes: their sum, 92, grows by 2 a step, the longest, 100, by 1: after 8 steps the sum
+    is larger. Where one is larger from the start and grows as fast, there is a line."""
+    model = StepsCostModel(
+        step_ms=1,
+        decode_ms_per_context_token=1,
+        longest_context_ms_per_token=1,
+        decode_attention="max",
+    )
+    shape = StepShape((), 2, 92, 100)
+    assert model.line(shape) is None
+    prices = model.leap_ns(shape, 20).tolist()
+    assert prices == [model.step_ns(shape.after(k)) for k in range(20)]
+    assert prices[8] == 109_000_000
+    assert prices[9] == 111_000_000
+    assert model.line(StepShape((), 2, 200, 100)) is not None
+
+
 @pytest.mark.parametrize(
     ("parameters", "problem"),
     [
+        ({"step_ms": 1, "stepms": 2}, "no parameter 'stepms', did you mean step_ms"),
+        ({"step_ms": "1"}, "step_ms is '1': must be a number"),
+        ({"step_ms": 1, "captured_tokens": 0.5}, "captured_tokens is 0.5: must be a whole"),
+        ({"step_ms": 1, "decode_batch_sizes": [2, 1]}, "must be ascending, from 1"),
+        (
+            {"step_ms": 1, "decode_batch_sizes": [1, 2], "decode_batch_ms": [2, 1]},
+            "must not fall",
+        ),
+        ({"step_ms": 1, "decode_batch_ms": [1]}, "has 1 prices for 0 decode_batch_sizes"),
+        ({"step_ms": 1, "decode_batch_sizes": 4}, "must be a list of numbers"),
+        ({"step_ms": 1, "decode_attention": "min"}, "must be sum or max"),
+        ({"step_ms": 1, "longest_context_sequences_per_wave": 0.5}, "must be 1 to"),
         ({"step_ms": 0}, "step_ms is 0: every step reads the weights"),
         ({"step_ms": 1, "knee_tokens": -1}, "knee_tokens is -1"),
         ({"step_ms": float("nan")}, "step_ms is nan"),
@@ -102,8 +188,16 @@ def test_a_table_is_loaded_and_needs_its_step(tmp_path):
 
 
 PRICE = st.floats(0, 1e-2, allow_subnormal=False)
+BATCHES = {"decode_batch_sizes": (1, 2, 4, 8, 64), "decode_batch_ms": (0.0, 0.1, 0.1, 0.5)}
+WAVED = {**BATCHES, "longest_context_sequences_per_wave": 18.5}
 MODEL = st.builds(
-    StepsCostModel,
+    lambda batches, **given: StepsCostModel(**{**given, **batches}),
+    batches=st.sampled_from([{}, BATCHES, {**WAVED, "longest_context_full_at_sequences": 1}]),
+    continued_prompt_ms=PRICE,
+    captured_tokens=st.integers(0, 600),
+    uncaptured_step_ms=PRICE,
+    uncaptured_floor_ms=st.floats(0, 50),
+    decode_attention=st.sampled_from(["sum", "max"]),
     step_ms=st.floats(1e-9, 100),
     compute_ms_per_token=PRICE,
     knee_tokens=st.floats(0, 1000),

@@ -146,6 +146,7 @@ def test_vllm_gets_its_options_under_its_own_flag_names() -> None:
         "enable_chunked_prefill": False,
         "scheduler_reserve_full_isl": False,
         "policy": "priority",
+        "prefill_alignment_tokens": 0,
     }
     assert policy.effective_chunk_size == 256
     assert policy.notes == ()

@@ -93,7 +93,7 @@ def test_the_report_says_what_the_cache_gave(
 ) -> None:
     common = ("--trace", mooncake, "--cost-model", per_token, "--kv-blocks", 1000)
     result = runway("simulate", *common, "--scheduler", "vllm")
-    assert "policy fcfs, async scheduling" in result.stdout
+    assert "policy fcfs, prefill_alignment_tokens 0, async scheduling" in result.stdout
     assert "1,000 blocks of 16 tokens, prefix caching" in result.stdout
     assert "prompt tokens found in the cache" in result.stdout
     assert "49.9 %" in result.stdout

@@ -1,0 +1,85 @@
+"""What a datasheet and a model's sizes say about step prices before any step is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from costmodels.hardware import GPU
+from costmodels.model_config import ModelConfig
+
+from .steps_choice import Physics
+
+BYTES_PER_CLOCK = 64
+"""What one multiprocessor can read in a clock: the width of its port to the L2 cache.
+
+Assumed: no datasheet says so. It was taken up after logs of Qwen3-32B on 1, 2 and 4 B300 had been
+seen, where free fits find a price of the longest context from 0.98 to 1.2 times the one it gives.
+A log with unequal contexts overrules it.
+"""
+BANDWIDTH_EFFICIENCY = 0.8
+"""Share of the datasheet's bandwidth that a read of the whole KV cache reaches; assumed."""
+
+VLLM_CAPTURED_TOKENS = 512
+VLLM_BATCH_SIZES = (1, 2, 4, *range(8, 256, 8), *range(256, VLLM_CAPTURED_TOKENS + 1, 16))
+"""Batch sizes for which vLLM captures CUDA graphs by default.
+
+Source: vLLM 0.20, `CompilationConfig.cudagraph_capture_sizes`, `max_cudagraph_capture_size`.
+"""
+
+
+class AttentionSizes(NamedTuple):
+    """Sizes of a model's attention. layers: those that keep a KV cache.
+
+    tokens_per_pair: FLOPs of a token pair / of a token's matrices; None: not known.
+    """
+
+    layers: int
+    kv_heads: int
+    head_dim: int
+    has_experts: bool
+    tokens_per_pair: float | None
+
+    @classmethod
+    def of(cls, model: ModelConfig) -> AttentionSizes:
+        """Those of a dense model."""
+        per_pair = model.attention_tokens_per_pair
+        return cls(model.layers, model.kv_heads, model.head_dim, False, per_pair)
+
+
+def physics_of(
+    gpu: GPU | None,
+    sizes: AttentionSizes | None,
+    *,
+    tensor_parallel: int = 1,
+    bytes_per_element: int = 2,
+    batch_sizes: Sequence[int] = VLLM_BATCH_SIZES,
+    captured_tokens: int | None = VLLM_CAPTURED_TOKENS,
+) -> Physics:
+    """What is known of a model on a GPU; None for either: not known.
+
+    With tensor parallelism each GPU keeps its share of the KV heads, at least one.
+
+    Qwen3-32B on one B300: 18.5 sequences to a wave; a block reads a token of all layers in 267 ns:
+
+    >>> from costmodels import GPUS, find_model
+    >>> physics = physics_of(GPUS["b300-sxm"], AttentionSizes.of(find_model("qwen3-32b")))
+    >>> physics.wave, round(physics.block_ms_per_token * 1e6)
+    (18.5, 267)
+    """
+    known = Physics(
+        batch_sizes=tuple(batch_sizes),
+        captured_tokens=captured_tokens,
+        has_experts=sizes.has_experts if sizes else None,
+        attention_tokens_per_pair=sizes.tokens_per_pair if sizes else None,
+    )
+    if gpu is None or sizes is None or gpu.multiprocessors is None or gpu.clock_hz is None:
+        return known
+    heads = max(1, sizes.kv_heads // tensor_parallel)
+    bytes_per_head = 2 * sizes.layers * sizes.head_dim * bytes_per_element
+    read_s = bytes_per_head * heads / (BANDWIDTH_EFFICIENCY * gpu.bandwidth_bytes_per_s)
+    return known._replace(
+        wave=gpu.multiprocessors / heads,
+        block_ms_per_token=1e3 * bytes_per_head / (BYTES_PER_CLOCK * gpu.clock_hz),
+        read_ms_per_token=1e3 * read_s,
+    )
