@@ -98,6 +98,7 @@ def calibrate(
         "description": _description(job),
         "parameters": {
             **{"layers": grids.layers, "host_us": grids.host_us, "host_combine": "sum"},
+            "decode_attention": "padded" if timed.decoder.backend.pads else "paged",
             **({"decode_batch_sizes": list(job.captured)} if job.captured else {}),
         },
         **{"provenance": provenance, "held_out": section, **_engine(job)},
