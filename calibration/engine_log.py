@@ -89,16 +89,6 @@ class EngineLog:
     tpot_ms: Floats
     e2el_ms: Floats
 
-    def times_ms(self, name: str) -> Floats:
-        """A quantity of every request that has it."""
-        values: Floats = getattr(self, name)
-        return values[~np.isnan(values)]
-
-
-def is_engine_log(path: Path) -> bool:
-    """Is it such a file, by its name?"""
-    return path.suffix == ".json"
-
 
 def read_engine_log(path: Path) -> EngineLog:
     """Read and check a file. Raises WorkloadError naming the file and what is wrong with it."""

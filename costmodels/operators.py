@@ -11,9 +11,9 @@ whose penalty for mixing is paid once. With c the chunk that was measured beside
 
     table(c, 0, nd, kd) + sum over chunks of [table(n, past, 0, 0) - table(c, 0, 0, 0)]
 
-and the plain sum of chunks and decodes if no mixed step was measured. Over a padded KV cache every decode is
-attended to the longest of them: there the mean context is the longest one. Every price is exact on
-grid points and linear between them; noise in the grid is kept as measured.
+and the plain sum of chunks and decodes if no mixed step was measured. In a padded KV cache every
+decode attends as far as the longest of them, which then is the mean context. Every price is exact
+on grid points and linear between them; noise in the grid is kept as measured.
 """
 
 from __future__ import annotations

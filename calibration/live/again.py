@@ -6,8 +6,12 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from calibration.calibrate import Settings, calibrate
+from calibration.calibrate import calibrate
 from calibration.errors import CalibrationError
+from calibration.settings import Settings
+
+SAME = ("dtype", "kv_cache_dtype", "attention_backend", "seed")
+"""Settings as the raw samples name them; threads and clock are resumed."""
 
 
 def measure_more(
@@ -27,20 +31,17 @@ def measure_more(
     with partial.open(encoding="utf-8") as file:
         identity = json.loads(file.readline())
     tokens, seqs, context = identity["limits"]
-    threads = provenance.get("threads")
     calibrate(
         Settings(
             model=model,
             output=table,
             device=device,
-            dtype=str(identity["dtype"]),
+            **{key: identity[key] for key in SAME},
+            cudagraph_capture_sizes=tuple(identity["captured"]) or None,
             time_budget_s=seconds,
             max_num_batched_tokens=tokens,
             max_num_seqs=seqs,
             max_model_len=context,
-            threads=threads if isinstance(threads, int) else None,
-            clock=str(identity["clock"]),
-            seed=identity["seed"],
             name=json.loads(table.read_text(encoding="utf-8"))["name"],
             resume=True,
         ),

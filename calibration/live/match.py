@@ -9,6 +9,11 @@ from calibration.errors import CalibrationError
 from calibration.sizes import DecoderSizes
 
 
+def kv_cache_dtype_of(provenance: Mapping[str, object]) -> str:
+    """The KV cache's number format that a table was measured with."""
+    return str(provenance.get("kv_cache_dtype", "auto"))
+
+
 def threads_of(provenance: Mapping[str, object]) -> int | None:
     """Threads of torch that a table was measured with, where it says so."""
     threads = provenance.get("threads")
@@ -36,6 +41,11 @@ def check_table(
         raise CalibrationError(
             f"cost table {name!r} is of {model}{f' ({shapes})' if shapes else ''}, the model to "
             f"serve is {sizes.name} ({sizes.shapes}): give its config.json, or {measure}"
+        )
+    if provenance.get("tensor_parallel", 1) != 1:
+        raise CalibrationError(
+            f"cost table {name!r} is of {provenance['tensor_parallel']} devices, and one serves "
+            f"here: {measure} --model MODEL"
         )
     if provenance.get("dtype") != dtype:
         raise CalibrationError(

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.comparison import errors_by_kind, errors_of, kind_of, numbers_of, spread_of
 from simulator.result import Result
 from simulator.tables import request_table, step_table
 
-from .compare import errors_by_kind, errors_of, kind_of, numbers_of, spread_of
 from .serve import Served
 from .validate import LiveOutcome, LiveSettings
 
@@ -49,7 +49,7 @@ def report_of(
             "served": [run.result.end_ns / 1e9 for run in outcome.runs],
             "simulated": outcome.predicted.result.end_ns / 1e9,
         },
-        "host_ms_per_step": outcome.host_ms,
+        "host_ms_per_step": outcome.host_ns / 1e6,
     }
 
 

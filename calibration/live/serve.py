@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.device import CLOCKS
+from simulator.cost_model import CostModel
 from simulator.kv_cache import KVCache
 from simulator.plan import StepShape
 from simulator.result import Result
@@ -130,6 +131,22 @@ class ReplayedSteps:
     def leap_ns(self, shape: StepShape, steps: int) -> NDArray[np.int64]:
         """The next durations."""
         return np.array([next(self._left) for _ in range(steps)], dtype=np.int64)
+
+
+class WithHost:
+    """A cost model with the host's time for planning and bookkeeping added to every step, ns."""
+
+    def __init__(self, prices: CostModel, host_ns: int) -> None:
+        self.needs_longest_context = prices.needs_longest_context
+        self._prices, self._host_ns = prices, host_ns
+
+    def step_ns(self, shape: StepShape) -> int:
+        """Price and host time."""
+        return self._prices.step_ns(shape) + self._host_ns
+
+    def leap_ns(self, shape: StepShape, steps: int) -> NDArray[np.int64]:
+        """Prices and host time of each step."""
+        return self._prices.leap_ns(shape, steps) + self._host_ns
 
 
 def serve(

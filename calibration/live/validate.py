@@ -8,24 +8,28 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from calibration.comparison import Comparison
 from calibration.device import DTYPES, GIB, memory_bytes
 from calibration.errors import CalibrationError
 from calibration.kernels import Decoder
+from calibration.kv_dtype import kv_dtype_of
 from calibration.sizes import DecoderSizes
 from simulator.cost_model import CostModel
 from simulator.kv_cache import KVCache
+from simulator.request import Request
 from simulator.result import Result
 from simulator.simulation import simulate
 from simulator.trace import Trace
 from simulator.view import Scheduler
 
-from .compare import Comparison, compare
+from .compare import compare
 from .executor import Executor
-from .serve import ReplayedSteps, Served, WallClock, serve
+from .serve import ReplayedSteps, Served, WallClock, WithHost, serve
 from .work import Watched
 
 LARGEST_WARM_UP = 2048
 """Prompt tokens: a longer chunk needs no memory that this one does not."""
+WARM_UP_REQUESTS, WARM_UP_PROMPT, WARM_UP_OUTPUT = 4, 16, 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -40,6 +44,7 @@ class LiveSettings:
     kv: KVCache
     max_num_seqs: int
     max_model_len: int | None = None
+    kv_cache_dtype: str = "auto"
     repeats: int = 1
     seed: int = 0
 
@@ -49,23 +54,15 @@ class LiveOutcome:
     """Every served run, the one prediction, and each run beside it.
 
     identical: whether the simulator, told how long every step took, put the same requests in every
-    step of every run and gave every token its time.
+    step of every run and gave every token its time. host_ns: added to every price of the table, see
+    `host_ns_of`.
     """
 
     runs: tuple[Served, ...]
     predicted: Served
     comparisons: tuple[Comparison, ...]
     identical: bool
-
-    @property
-    def host_ms(self) -> float:
-        """Mean time of a step that planning and bookkeeping took, not computing."""
-        beyond = [
-            run.result.steps.duration_ns - run.model_ns
-            for run in self.runs
-            if run.model_ns is not None
-        ]
-        return float(np.concatenate(beyond).mean() / 1e6)
+    host_ns: int
 
 
 def validate_live(
@@ -84,6 +81,7 @@ def validate_live(
     """
     executor = executor_of(settings)
     executor.warm_up(min(LARGEST_WARM_UP, int(settings.trace.prompt_tokens.max())))
+    host_ns = host_ns_of(warm_up(settings, executor, clock))
     runs = []
     for number in range(settings.repeats):
         before_run()
@@ -96,11 +94,26 @@ def validate_live(
             )
         )
         progress(number + 1, settings.repeats)
-    cost_model = prices()
+    cost_model = WithHost(prices(), host_ns)
     predicted = predict(settings, cost_model)
     comparisons = tuple(compare(run, predicted.result, cost_model.step_ns) for run in runs)
     identical = all(same_schedule(run, replay(settings, run)) for run in runs)
-    return LiveOutcome(tuple(runs), predicted, comparisons, identical)
+    return LiveOutcome(tuple(runs), predicted, comparisons, identical, host_ns)
+
+
+def warm_up(settings: LiveSettings, executor: Executor, clock: WallClock | None) -> Served:
+    """Serve a few short requests that are not of the trace, all at once."""
+    count = min(settings.max_num_seqs, WARM_UP_REQUESTS)
+    prompt = max(1, min(WARM_UP_PROMPT, executor.width - WARM_UP_OUTPUT))
+    output = max(1, min(WARM_UP_OUTPUT, executor.width - prompt))
+    trace = Trace.from_requests(Request(str(row), 0, prompt, output) for row in range(count))
+    return serve(trace, settings.scheduler(), settings.kv, executor, clock=clock)
+
+
+def host_ns_of(run: Served) -> int:
+    """Planning and bookkeeping of a step, median: the engine's, which no table of a model has."""
+    assert run.model_ns is not None  # it was served
+    return int(np.median(run.result.steps.duration_ns - run.model_ns))
 
 
 def predict(settings: LiveSettings, prices: CostModel) -> Served:
@@ -149,8 +162,10 @@ def executor_of(settings: LiveSettings) -> Executor:
     if settings.max_model_len is not None:
         width = min(width, settings.max_model_len)
     slots = min(settings.max_num_seqs, len(trace))
-    element = DTYPES[settings.dtype].itemsize
-    needed = element * (sizes.weights + slots * width * sizes.kv_elements_per_token)
+    dtype = DTYPES[settings.dtype]
+    kv_dtype = kv_dtype_of(settings.kv_cache_dtype, dtype)
+    cache_bytes = slots * width * sizes.kv_elements_per_token * kv_dtype.itemsize
+    needed = sizes.weights * dtype.itemsize + cache_bytes
     free = memory_bytes(settings.device)
     if needed > 0.9 * free:
         raise CalibrationError(
@@ -162,8 +177,9 @@ def executor_of(settings: LiveSettings) -> Executor:
         decoder = Decoder(
             sizes,
             device=settings.device,
-            dtype=DTYPES[settings.dtype],
+            dtype=dtype,
             cache_tokens=slots * width,
             seed=settings.seed,
+            kv_dtype=kv_dtype,
         )
         return Executor(decoder, slots=slots, width=width)

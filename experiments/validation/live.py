@@ -132,6 +132,7 @@ def _rate(config: RunConfig) -> str:
 
 
 def _settings(asked: LiveRun, parts: Parts, sizes: DecoderSizes) -> LiveSettings:
+    from calibration.live.match import kv_cache_dtype_of
     from calibration.live.validate import LiveSettings
 
     trace = parts.workload.trace
@@ -148,6 +149,7 @@ def _settings(asked: LiveRun, parts: Parts, sizes: DecoderSizes) -> LiveSettings
         kv=parts.memory.cache,
         max_num_seqs=parts.config.max_num_seqs or len(trace),
         max_model_len=parts.memory.max_model_len,
+        kv_cache_dtype=kv_cache_dtype_of(parts.cost_model.table.provenance),
         repeats=asked.repeats,
         seed=parts.config.seed,
     )
