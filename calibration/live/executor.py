@@ -62,13 +62,13 @@ class Executor:
         """Compute a step; its tokens become part of the texts."""
         slots, stored = self._slots, self._stored
         slots.release_all_but(work.running)
+        for sequence, context in work.decodes:
+            self._check(sequence, context, stored.get(sequence, 0))
+            self._check(sequence, context, len(self.texts[sequence.row]) - 1)
         contexts = dict((*work.decodes, *work.idle))
         self._move_all(slots.gather(contexts))
         rows = sorted(contexts, key=slots.slot_of.__getitem__)
         fed = [self.texts[s.row][-1] for s in rows]
-        for sequence, context in work.decodes:
-            self._check(sequence, context, stored.get(sequence, 0))
-            self._check(sequence, context, len(self.texts[sequence.row]) - 1)
         chunks, ends = [], list(range(len(rows)))
         for sequence, past, new, padded in work.chunks:
             self._check(sequence, past, stored.get(sequence, 0) if past else 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,17 +58,24 @@ def command(folders: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
     DATASET_DIR holds one published dataset in its own format (`runway list datasets`). Other
     measurements: `runway validate live --help`, `steps --help` and `requests --help`.
     """
-    import json
-
     from experiments.validation import validate
 
+    report_on(lambda: [validate(folder) for folder in folders], out, as_json=as_json)
+
+
+def report_on(
+    compared: Callable[[], list[DatasetReport]], out: Path | None, *, as_json: bool
+) -> None:
+    """Compare, write the folder if one is named, and print."""
+    import json
+
     if out is None:
-        reports = [validate(folder) for folder in folders]
+        reports = compared()
     else:
         from experiments.results import results_folder
 
         with results_folder(out, owned=VALIDATION_FILES) as draft:
-            reports = [validate(folder) for folder in folders]
+            reports = compared()
             _write(reports, draft)
     if as_json:
         say(json.dumps(_described(reports), indent=2, allow_nan=False))
