@@ -64,12 +64,14 @@ def clock_named(name: str) -> WallClock:
 @dataclass(frozen=True, slots=True, eq=False)
 class Served:
     """A run. work: of every step. model_ns: what computing each of them took, without planning and
-    bookkeeping, int64, shape (steps,); absent in a simulation.
+    bookkeeping, int64, shape (steps,); absent in a simulation. cpu_share: of the model's wall time,
+    in which this thread had a CPU.
     """
 
     result: Result
     work: tuple[StepWork, ...]
     model_ns: NDArray[np.int64] | None = None
+    cpu_share: float = 1.0
 
     @property
     def shapes(self) -> list[StepShape]:
@@ -89,6 +91,7 @@ class LiveSteps:
     def __init__(self, scheduler: Scheduler, executor: Executor, clock: WallClock) -> None:
         self.watched = Watched(scheduler, self._wait_until)
         self.model_ns: list[int] = []
+        self.wall_ns = self.cpu_ns = 0
         self._executor, self._clock = executor, clock
         self._start_ns: int | None = None
 
@@ -96,9 +99,11 @@ class LiveSteps:
         """Compute the step that was planned last; nanoseconds since its planning began."""
         work = self.watched.work[-1]
         now_ns = self._clock.now_ns
-        began = now_ns()
+        wall, cpu, began = time.perf_counter_ns(), time.thread_time_ns(), now_ns()
         self._executor.run(work)
         ended = now_ns()
+        self.wall_ns += time.perf_counter_ns() - wall
+        self.cpu_ns += time.thread_time_ns() - cpu
         self.model_ns.append(ended - began)
         assert self._start_ns is not None  # a step is planned before it is priced
         return max(1, ended - self._start_ns - work.now_ns)
@@ -171,7 +176,9 @@ def serve(
         leap=False,
         max_model_len=max_model_len,
     )
-    return Served(result, tuple(live.watched.work), np.array(live.model_ns, dtype=np.int64))
+    model_ns = np.array(live.model_ns, dtype=np.int64)
+    share = live.cpu_ns / max(live.wall_ns, 1)
+    return Served(result, tuple(live.watched.work), model_ns, share)
 
 
 def shape_of(work: StepWork) -> StepShape:

@@ -18,6 +18,8 @@ Report = dict[str, Any]
 
 LIVE_FILES = ("report.json", "requests.parquet", "steps.parquet", "live.png")
 
+LEAST_CPU = 0.95
+"""Share of the served time with a CPU, below which times are others' too."""
 NAMES = {"ttft_ms": "TTFT", "tpot_ms": "TPOT", "e2el_ms": "E2E", "step_ms": "step"}
 
 
@@ -158,6 +160,12 @@ def _print(report: Report) -> None:
     say(f"given the times of the steps, the simulator puts {same} in every one of them")
     if report["clock"] == "cpu":
         say("! times are CPU time, as the table's: what other processes got is left out")
+
+    elif report["torch_device"] == "cpu" and report["cpu_share"] < LEAST_CPU:
+        say(
+            f"! other processes had the CPU for {_percent(1 - report['cpu_share'])} of the time: "
+            "let the machine rest, or calibrate with --threads 1 --clock cpu"
+        )
 
 
 def _percent(value: float | None, *, signed: bool = False) -> str:

@@ -162,6 +162,7 @@ def _about(asked: LiveRun, sizes: DecoderSizes, parts: Parts) -> dict[str, objec
         "model": sizes.name,
         "shapes": sizes.shapes,
         "device": table.provenance["device"],
+        "torch_device": asked.device,
         "dtype": asked.dtype,
         "cost_model": describe_cost_model(parts.config, table),
         "scheduler": parts.policy.described(),

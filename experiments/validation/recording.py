@@ -51,7 +51,7 @@ def validate_steps(files: Sequence[Path], prices: LoadedCostModel) -> DatasetRep
         total, priced = float(measured_ms.sum()) / 1e3, float(priced_ms.sum()) / 1e3
         rows.append(
             Row(
-                *(path.name, "all steps_s", "sum", total, priced, priced / total - 1),
+                *(path.name, "all_steps_s", "sum", total, priced, priced / total - 1),
                 *(len(shapes), _fitted_on(prices)),
             )
         )

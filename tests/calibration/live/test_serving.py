@@ -228,7 +228,7 @@ def test_a_plan_that_disagrees_with_the_cache_is_refused():
 def test_a_plan_in_parts_is_refused():
     class InParts:
         def plan(self, view):
-            head = tuple(view.waiting)[0]
+            head = next(iter(view.waiting))
             return Plan(Decode.NONE, ((head, 1),), more=True)
 
     with torch.inference_mode():
