@@ -67,7 +67,7 @@ def grid_of(limits: Limits) -> list[Shape]:
     """The steps that a table is built from, ascending.
 
     >>> len(grid_of(Limits(512, 8, 1024, 8192)))
-    71
+    73
     """
     longest = limits.max_context - 1
     tokens = token_counts(limits)

@@ -15,8 +15,8 @@ from click.testing import Result
 
 from calibration.engine_log import read_engine_log
 from costmodels import StepsCostModel, save_table
-from experiments.validation.replay import differences_given_times
 from experiments.validation.recording import validate_requests, validate_steps
+from experiments.validation.replay import differences_given_times
 from simulator.errors import ConfigError
 
 Runway = Callable[..., Result]
