@@ -158,6 +158,9 @@ def _print(report: Report) -> None:
     )
     same = "the same requests" if report["schedule_identical_given_times"] else "OTHER requests"
     say(f"given the times of the steps, the simulator puts {same} in every one of them")
+    if report["time_beyond_table"]:
+        share = _percent(report["time_beyond_table"])
+        say(f"! {share} of the served time is in steps beyond what the table measured")
     if report["clock"] == "cpu":
         say("! times are CPU time, as the table's: what other processes got is left out")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from calibration.errors import CalibrationError
 from calibration.sizes import DecoderSizes, find_sizes
-from costmodels import CostTable, ExtrapolationWarning, load_cost_model
+from costmodels import CostTable, ExtrapolationWarning, LoadedCostModel, load_cost_model
 from experiments.config import RunConfig
 from experiments.memory import describe_cost_model
 from experiments.policies import build_policy
@@ -22,6 +22,7 @@ from simulator.errors import ConfigError
 if TYPE_CHECKING:
     from calibration.live.validate import LiveOutcome, LiveSettings
 
+LONGEST = 1 << 40
 LOAD = 0.6
 """Share of what the device can serve, by its table, that arrives if no rate is given."""
 GENERATED = {
@@ -83,6 +84,7 @@ def run_live(
                 clock=clock_named(clock),
             )
     about = {**_about(asked, sizes, parts), "clock": clock}
+    about["time_beyond_table"] = _beyond(load_cost_model(asked.cost_model), outcome)
     return report_of(outcome, settings, about), outcome
 
 
@@ -120,6 +122,7 @@ def _config(asked: LiveRun) -> RunConfig:
 def _rate(config: RunConfig) -> str:
     """Requests a second: `LOAD` times what is served when all of them wait from the start."""
     parts = prepare(config)
+    _check_lengths(parts)
     result = simulate(
         parts.workload.trace,
         parts.policy.scheduler,
@@ -153,6 +156,28 @@ def _settings(asked: LiveRun, parts: Parts, sizes: DecoderSizes) -> LiveSettings
         repeats=asked.repeats,
         seed=parts.config.seed,
     )
+
+
+def _check_lengths(parts: Parts) -> None:
+    cache, trace = parts.memory.cache, parts.workload.trace
+    limit = min(parts.memory.max_model_len or LONGEST, cache.blocks * cache.block_size)
+    shortest = int((trace.prompt_tokens + trace.output_tokens).min())
+    if shortest > limit:
+        raise ConfigError(
+            f"no request can be served: the shortest has {shortest} tokens, max_model_len and the "
+            f"KV cache allow {limit}: take shorter ones, or more --kv-blocks"
+        )
+
+
+def _beyond(prices: LoadedCostModel, outcome: LiveOutcome) -> float:
+    """Share of the served time in steps of which the table measured no such count."""
+    beyond = getattr(prices, "beyond", lambda shape: ())
+    steps = [
+        (float(ns), bool(beyond(shape)))
+        for run in outcome.runs
+        for shape, ns in zip(run.shapes, run.result.steps.duration_ns, strict=True)
+    ]
+    return sum(ns for ns, is_beyond in steps if is_beyond) / sum(ns for ns, _ in steps)
 
 
 def _about(asked: LiveRun, sizes: DecoderSizes, parts: Parts) -> dict[str, object]:
