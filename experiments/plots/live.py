@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator
 from numpy.typing import NDArray
 
 from .style import (
@@ -72,8 +73,8 @@ def draw_live(report: Mapping[str, Any], panels: LivePanels, path: Path) -> Path
 def _subtitle(report: Mapping[str, Any]) -> str:  # Any: JSON values
     scheduler = report["scheduler"]
     return (
-        f"{report['finished']} requests, scheduler {scheduler['name']}, "
-        f"{report['dtype']} on {report['device']}"
+        f"{report['finished']} requests, run 1 of {report['repeats']}, "
+        f"scheduler {scheduler['name']}, {report['dtype']} on {report['device']}"
     )
 
 
@@ -117,8 +118,10 @@ def _draw_pairs(axes: Axes, panels: LivePanels, name: str) -> None:
     axes.set(xlim=(low, high), ylim=(low, high), xlabel="served (ms)")
     axes.set_ylabel("simulated (ms)" if name != "step_ms" else "price (ms)")
     axes.set_box_aspect(1)
-    plain_ticks(axes, "x")
-    plain_ticks(axes, "y")
+    for which, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
+        plain_ticks(axes, which)
+        if axes.get_xscale() == "log":  # these panels have no room for 1, 2 and 5
+            axis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
 
 
 def _legend(panels: LivePanels) -> list[Line2D]:
