@@ -77,11 +77,10 @@ class EngineLimits:
 @dataclass(frozen=True, slots=True, eq=False)
 class EngineLog:
     """A run. ttft_ms, tpot_ms, e2el_ms: of every request, shape (requests,); TPOT is NaN for one
-    token. engine: name and versions, for provenance.
+    token.
     """
 
     path: Path
-    engine: str
     limits: EngineLimits
     trace: Trace
     steps: tuple[LoggedStep, ...]
@@ -131,22 +130,24 @@ def _log(path: Path, raw: Record) -> EngineLog:
         np.array([np.nan if (s := each[key]) is None else 1e3 * s for each in requests])
         for key in ("ttft_s", "tpot_s", "e2e_s")
     )
-    versions = " ".join(f"{name} {version}" for name, version in raw.get("versions", {}).items())
     return EngineLog(
         path=path,
-        engine=versions or str(raw.get("kind", "engine")),
-        limits=EngineLimits(
-            max_num_batched_tokens=int(engine["max_batch_tokens"]),
-            max_num_seqs=int(engine["max_seqs"]),
-            kv_blocks=int(engine["num_blocks"]) - 1,
-            block_size=int(engine["block_size"]),
-            long_prefill_token_threshold=int(engine.get("long_prefill_token_threshold", 0)),
-        ),
+        limits=_limits(engine),
         trace=trace,
         steps=tuple(_steps(raw["steps"], trace)),
         ttft_ms=ttft,
         tpot_ms=tpot,
         e2el_ms=e2el,
+    )
+
+
+def _limits(engine: Record) -> EngineLimits:
+    return EngineLimits(
+        max_num_batched_tokens=int(engine["max_batch_tokens"]),
+        max_num_seqs=int(engine["max_seqs"]),
+        kv_blocks=int(engine["num_blocks"]) - 1,
+        block_size=int(engine["block_size"]),
+        long_prefill_token_threshold=int(engine.get("long_prefill_token_threshold", 0)),
     )
 
 

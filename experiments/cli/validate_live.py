@@ -12,6 +12,7 @@ from .terminal import number, print_table, progress_bar, say
 
 if TYPE_CHECKING:
     from calibration.live.validate import LiveOutcome
+    from experiments.validation.live import LiveRun
 
 Report = dict[str, Any]
 """report.json. Any: JSON values."""
@@ -88,24 +89,38 @@ def command(
     in real time. Threads and clock are those the table was measured with. DIR gets report.json,
     requests.parquet, steps.parquet and live.png.
     """
+    from experiments.results import json_text
+    from experiments.validation.live import LiveRun
+
+    asked = LiveRun(
+        model=model,
+        cost_model=cost_model,
+        device=device,
+        dtype=dtype,
+        repeats=repeats,
+        calibrate_between_s=calibrate_between or 0.0,
+        flags={name: value for name, value in flags.items() if value is not None},
+    )
+    report = _run(asked, out)
+    if as_json:
+        say(json_text(report))
+        return
+    _print(report)
+    if out is not None:
+        say(f"\nreport.json, requests.parquet, steps.parquet and live.png in {out}")
+
+
+def _run(asked: LiveRun, out: Path | None) -> Report:
+    """Serve and compare; the folder, if one is named, is there from the start or not at all."""
     from calibration.errors import CalibrationError
-    from experiments.results import json_text, results_folder, write_json
-    from experiments.validation.live import LiveRun, run_live
+    from experiments.results import results_folder, write_json
+    from experiments.validation.live import run_live
 
     try:
         with ExitStack() as stack:
             draft = None
             if out is not None:
                 draft = stack.enter_context(results_folder(out, owned=LIVE_FILES))
-            asked = LiveRun(
-                model=model,
-                cost_model=cost_model,
-                device=device,
-                dtype=dtype,
-                repeats=repeats,
-                calibrate_between_s=calibrate_between or 0.0,
-                flags={name: value for name, value in flags.items() if value is not None},
-            )
             with progress_bar("serving runs") as tick:
                 report, outcome = run_live(asked, tick)
             if draft is not None:
@@ -113,12 +128,7 @@ def command(
                 _write(report, outcome, draft)
     except CalibrationError as error:
         raise click.ClickException(str(error)) from None
-    if as_json:
-        say(json_text(report))
-        return
-    _print(report)
-    if out is not None:
-        say(f"\nreport.json, requests.parquet, steps.parquet and live.png in {out}")
+    return report
 
 
 def _write(report: Report, outcome: LiveOutcome, folder: Path) -> None:

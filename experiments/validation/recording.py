@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.comparison import kind_of
 from calibration.engine_log import EngineLog, read_engine_log
 from calibration.reconstruct import longest_context_of, prefill_of
 from calibration.step_log import StepLog, read_step_log
@@ -41,7 +42,7 @@ def validate_steps(files: Sequence[Path], prices: LoadedCostModel) -> DatasetRep
     for path in files:
         measured_ms, shapes = _steps(path)
         priced_ms = np.array([prices.step_ns(shape) for shape in shapes]) / NS_PER_MS
-        kinds = np.array([_kind(shape) for shape in shapes])
+        kinds = np.array([kind_of(shape) for shape in shapes])
         for kind in ("decode", "mixed", "prompt"):
             here = kinds == kind
             if here.any():
@@ -124,12 +125,6 @@ def _reconstructed(log: StepLog) -> list[StepShape]:
         chunks = ((int(new), past),) if new else ()
         shapes.append(StepShape(chunks, int(seqs), int(context), round(most)))
     return shapes
-
-
-def _kind(shape: StepShape) -> str:
-    if not shape.chunks:
-        return "decode"
-    return "mixed" if shape.decode_seqs else "prompt"
 
 
 def _check_alike(logs: Sequence[EngineLog]) -> None:
