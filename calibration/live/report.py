@@ -49,6 +49,7 @@ def report_of(
             "served": [run.result.end_ns / 1e9 for run in outcome.runs],
             "simulated": outcome.predicted.result.end_ns / 1e9,
         },
+        "others_cpus": [run.others_cpus for run in outcome.runs],
         "cpu_share": min(run.cpu_share for run in outcome.runs),
         "host_ms_per_step": outcome.host_ns / 1e6,
     }

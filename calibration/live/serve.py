@@ -25,6 +25,7 @@ from simulator.simulation import simulate
 from simulator.trace import Trace
 from simulator.view import Scheduler
 
+from .busy import OtherProcesses
 from .executor import Executor
 from .work import StepWork, Watched
 
@@ -65,13 +66,14 @@ def clock_named(name: str) -> WallClock:
 class Served:
     """A run. work: of every step. model_ns: what computing each of them took, without planning and
     bookkeeping, int64, shape (steps,); absent in a simulation. cpu_share: of the model's wall time,
-    in which this thread had a CPU.
+    in which this thread had a CPU. others_cpus: that other processes used; None if nothing tells.
     """
 
     result: Result
     work: tuple[StepWork, ...]
     model_ns: NDArray[np.int64] | None = None
     cpu_share: float = 1.0
+    others_cpus: float | None = None
 
     @property
     def shapes(self) -> list[StepShape]:
@@ -167,6 +169,7 @@ def serve(
     """Serve a trace in real time; takes as long as the trace and its last answers."""
     executor.begin(trace, seed)
     live = LiveSteps(scheduler, executor, clock or WallClock())
+    others = OtherProcesses()
     result = simulate(
         trace,
         live.watched,
@@ -178,7 +181,7 @@ def serve(
     )
     model_ns = np.array(live.model_ns, dtype=np.int64)
     share = live.cpu_ns / max(live.wall_ns, 1)
-    return Served(result, tuple(live.watched.work), model_ns, share)
+    return Served(result, tuple(live.watched.work), model_ns, share, others.cpus())
 
 
 def shape_of(work: StepWork) -> StepShape:

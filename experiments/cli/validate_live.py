@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ Report = dict[str, Any]
 LIVE_FILES = ("report.json", "requests.parquet", "steps.parquet", "live.png")
 
 LEAST_CPU = 0.95
-"""Share of the served time with a CPU, below which times are others' too."""
+"""Share of a CPU that a thread must have, or times are others' too."""
 NAMES = {"ttft_ms": "TTFT", "tpot_ms": "TPOT", "e2el_ms": "E2E", "step_ms": "step"}
 
 
@@ -174,10 +175,18 @@ def _print(report: Report) -> None:
     if report["clock"] == "cpu":
         say("! times are CPU time, as the table's: what other processes got is left out")
 
-    elif report["torch_device"] == "cpu" and report["cpu_share"] < LEAST_CPU:
+    elif report["torch_device"] == "cpu":
+        _say_who_else(report)
+
+
+def _say_who_else(report: Report) -> None:
+    """Wall time on a CPU is only the model's if nobody else needs what its threads need."""
+    others = max((cpus for cpus in report["others_cpus"] if cpus is not None), default=0.0)
+    left = (os.cpu_count() or 1) - others
+    if report["cpu_share"] < LEAST_CPU or left < (report["threads"] or 1) - 1 + LEAST_CPU:
         say(
-            f"! other processes had the CPU for {_percent(1 - report['cpu_share'])} of the time: "
-            "let the machine rest, or calibrate with --threads 1 --clock cpu"
+            f"! other processes used {others:.1f} of {os.cpu_count()} CPUs meanwhile: let the "
+            "machine rest, or calibrate with --threads 1 --clock cpu"
         )
 
 

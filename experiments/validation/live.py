@@ -188,6 +188,7 @@ def _about(asked: LiveRun, sizes: DecoderSizes, parts: Parts) -> dict[str, objec
         "shapes": sizes.shapes,
         "device": table.provenance["device"],
         "torch_device": asked.device,
+        "threads": table.provenance.get("threads"),
         "dtype": asked.dtype,
         "cost_model": describe_cost_model(parts.config, table),
         "scheduler": parts.policy.described(),
