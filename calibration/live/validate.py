@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from calibration.comparison import Comparison
-from calibration.device import DTYPES, GIB, memory_bytes
+from calibration.device import DTYPES, GIB, keep_freed_memory, memory_bytes
 from calibration.errors import CalibrationError
 from calibration.kernels import Decoder
 from calibration.kv_dtype import kv_dtype_of
@@ -157,6 +157,7 @@ def _same_requests(one: Result, other: Result) -> bool:
 
 def executor_of(settings: LiveSettings) -> Executor:
     """A decoder with a slot for every request that may run, as long as the longest of the trace."""
+    keep_freed_memory()
     trace, sizes = settings.trace, settings.sizes
     width = int((trace.prompt_tokens + trace.output_tokens).max())
     if settings.max_model_len is not None:
