@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from calibration.device import keep_freed_memory  # noqa: E402  # after the skip
+from calibration.device import keep_freed_memory  # after the skip
 
 
 def test_glibc_keeps_large_blocks_and_gives_nothing_back(monkeypatch):
