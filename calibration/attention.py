@@ -32,12 +32,16 @@ CLOSE = 0.05
 
 
 class Backend(NamedTuple):
-    """title: for people. module: what it is imported from. Tensors as in the functions below."""
+    """title: for people. module: what it is imported from. Tensors as in the functions below.
+
+    pads: whether every decode attends as far as the longest of its batch.
+    """
 
     title: str
     module: str
     of_decodes: Callable[[Tensor, Cache, Batch], Tensor]
     of_chunk: Callable[[Tensor, Cache, Chunk], Tensor]
+    pads: bool = False
 
 
 def sdpa_of_decodes(q: Tensor, held: Cache, batch: Batch) -> Tensor:
@@ -70,7 +74,9 @@ def sdpa_of_chunk(q: Tensor, held: Cache, chunk: Chunk) -> Tensor:
     return out[0].transpose(0, 1)
 
 
-TORCH_SDPA = Backend("torch scaled_dot_product_attention", "torch", sdpa_of_decodes, sdpa_of_chunk)
+TORCH_SDPA = Backend(
+    *("torch scaled_dot_product_attention", "torch", sdpa_of_decodes, sdpa_of_chunk), pads=True
+)
 BACKENDS: Mapping[str, Backend] = {
     "flashinfer": Backend("FlashInfer", "flashinfer", flashinfer_of_decodes, flashinfer_of_chunk),
     "flash_attn": Backend("flash-attn", "flash_attn", flash_attn_of_decodes, flash_attn_of_chunk),

@@ -8,7 +8,16 @@ from pathlib import Path
 import torch
 
 from .all_reduce import all_reduce_of
-from .device import DTYPES, GIB, check_clock, check_device, device_title, kv_bytes, memory_bytes
+from .device import (
+    DTYPES,
+    GIB,
+    check_clock,
+    check_device,
+    device_title,
+    keep_freed_memory,
+    kv_bytes,
+    memory_bytes,
+)
 from .document import operators_of, steps_of, write_document
 from .errors import CalibrationError
 from .grid import Limits, Shape, grid_of, held_out_of, host_steps, token_ladder
@@ -98,6 +107,7 @@ def calibrate(
         "description": _description(job),
         "parameters": {
             **{"layers": grids.layers, "host_us": grids.host_us, "host_combine": "sum"},
+            "decode_attention": "padded" if timed.decoder.backend.pads else "paged",
             **({"decode_batch_sizes": list(job.captured)} if job.captured else {}),
         },
         **{"provenance": provenance, "held_out": section, **_engine(job)},
@@ -128,6 +138,7 @@ def _prepare_device(settings: Settings, partial: Path) -> str:
         torch.cuda.set_device(settings.device)
         clock = settings.clock or "wall"
     else:
+        keep_freed_memory()
         threads, clock = steady(
             begun_with(partial) if settings.resume else (None, None),
             (settings.threads, settings.clock),

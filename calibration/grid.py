@@ -10,6 +10,7 @@ import numpy as np
 
 MIXED_CHUNK = 16
 """The chunk that is timed beside decodes: what mixing adds is paid once, whatever the chunk."""
+EVERY_BATCH_TO = 16
 TILE = 128
 FINE_TOKENS = 512
 HELD_OUT_SHARE = 0.15
@@ -66,7 +67,7 @@ def grid_of(limits: Limits) -> list[Shape]:
     """The steps that a table is built from, ascending.
 
     >>> len(grid_of(Limits(512, 8, 1024, 8192)))
-    71
+    73
     """
     longest = limits.max_context - 1
     tokens = token_counts(limits)
@@ -78,6 +79,9 @@ def grid_of(limits: Limits) -> list[Shape]:
     shapes = {Shape(n, 0, 0, 0) for n in tokens}
     shapes |= {Shape(n, min(c, longest + 1 - n), 0, 0) for n in rows for c in pasts}
     shapes |= {Shape(0, 0, n, c) for n in seqs for c in contexts}
+    # GEMMs of few rows go up and down from one row to the next: every small batch is timed.
+    small = range(1, min(limits.max_seqs, EVERY_BATCH_TO) + 1)
+    shapes |= {Shape(0, 0, n, contexts[len(contexts) // 2]) for n in small}
     beside = (seqs[0], seqs[len(seqs) // 2], seqs[-1])
     ends = (contexts[0], contexts[len(contexts) // 2], contexts[-1])
     shapes |= {Shape(MIXED_CHUNK, 0, n, c) for n in beside for c in ends}

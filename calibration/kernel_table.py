@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -29,9 +30,9 @@ class Measured:
 def measured_of(log: TrialLog, grid: Sequence[Shape], lapped_layers: int) -> Measured:
     """The samples of the grid; shapes that were skipped are left out.
 
-    Chunks that were timed without a past only serve the operators by tokens: a row of attention
-    with one point would price any past alike. The longest chunk is kept: where no past fits beside
-    it, none is priced.
+    Chunks that were timed without a past, and decode batches at one context, only serve the other
+    operators: a row of attention with one point would price any past or context alike. The longest
+    chunk is kept: where no past fits beside it, none is priced.
 
     lapped_layers: how many layers each lap sums over. CalibrationError if nothing of a kind was
     timed.
@@ -46,7 +47,7 @@ def measured_of(log: TrialLog, grid: Sequence[Shape], lapped_layers: int) -> Mea
                 _pool(found.by_sequences.setdefault(name, {}), shape.sequences, one)
             else:
                 _pool(found.by_tokens.setdefault(name, {}), shape.tokens, one)
-    kept = _rows_with_past(found.attention)
+    kept = _rows_with_several(found.attention)
     if not any(not shape.chunk for shape in kept) or not any(
         shape.chunk and not shape.decode_seqs for shape in kept
     ):
@@ -54,14 +55,16 @@ def measured_of(log: TrialLog, grid: Sequence[Shape], lapped_layers: int) -> Mea
     return replace(found, attention=kept)
 
 
-def _rows_with_past(attention: Mapping[Shape, Trial]) -> dict[Shape, Trial]:
+def _rows_with_several(attention: Mapping[Shape, Trial]) -> dict[Shape, Trial]:
     with_past = {shape.chunk for shape in attention if shape.past}
     with_past |= {max((shape.chunk for shape in attention), default=0)}
     alone = {(s.chunk, s.past) for s in attention if s.chunk in with_past and not s.decode_seqs}
+    batches = Counter(shape.decode_seqs for shape in attention if not shape.chunk)
+    several = {seqs for seqs, contexts in batches.items() if contexts > 1} or {*batches}
     return {
         shape: trial
         for shape, trial in sorted(attention.items())
-        if not shape.chunk or (shape.chunk, shape.past) in alone
+        if (shape.chunk, shape.past) in alone or (not shape.chunk and shape.decode_seqs in several)
     }
 
 

@@ -31,7 +31,8 @@ def provenance_of(
     """A measured table's provenance: device, versions, threads, clocks, date, command, samples."""
     laps = [trial for _, trials in log for trial in trials.values()]
     taken = sum(len(trial.samples_ns) for trial in laps)
-    kept = sum(len(trial.undisturbed.samples_ns) for trial in laps)
+    good = [trial for _, trials in log for trial in undisturbed(trials).values()]
+    kept = sum(len(trial.samples_ns) for trial in good)
     described: dict[str, object] = {
         "origin": "measured: the kernels of a decoder, timed by calibration",
         "device": device_title(settings.device),
@@ -50,7 +51,7 @@ def provenance_of(
         "samples": sum(len(totals_ns(trials)) for _, trials in log),
         "dropped": f"{taken - kept} of {taken} kernel times, over {DISTURBED:g} times the fastest "
         "tenth of their shape: something else held the machine; from held-out steps too",
-        "outliers": f"{sum(trial.undisturbed.outliers for trial in laps)} of the {kept} times kept "
+        "outliers": f"{sum(trial.outliers for trial in good)} of the {kept} times kept "
         "lie over 3 inter-quartile ranges beyond a quartile; inter-quartile range of a shape: "
         f"median {np.median([spread_of(undisturbed(trials)) for _, trials in log]):.1%}",
         "smoothing": smoothing,

@@ -104,10 +104,17 @@ class StepLog:
 
 
 def read_step_log(path: str | Path) -> StepLog:
-    """Read a step log. Raises WorkloadError naming the file and what is wrong with it."""
+    """Read a step log: a CSV, or the JSON of an engine's run (`engine_log`).
+
+    Raises WorkloadError naming the file and what is wrong with it.
+    """
+    path = Path(path)
+    if path.suffix == ".json":
+        from .engine_log import read_engine_log, step_log_of
+
+        return step_log_of(read_engine_log(path))
     import pandas as pd
 
-    path = Path(path)
     try:
         frame = pd.read_csv(path)
     except FileNotFoundError:

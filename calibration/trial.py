@@ -12,6 +12,8 @@ OUTLIER_IQRS = 3.0
 """A sample further than this many inter-quartile ranges beyond a quartile is an outlier (Tukey)."""
 DISTURBED = 1.2
 """A sample this many times the fastest tenth was taken while something else held the machine."""
+NOTICED = 0.05
+"""Share of a step that a kernel must last longer than usual to be called disturbed."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +64,15 @@ class Trial:
 
         A disturbance only ever adds time: a sample over `DISTURBED` times the fastest tenth is one.
         """
+        most = DISTURBED * self.fastest_tenth_ns
+        return Trial(tuple(ns for ns in self.samples_ns if ns <= most))
+
+    @property
+    def fastest_tenth_ns(self) -> float:
+        """The sample that a tenth of them do not exceed; 0 without samples."""
         if not self.samples_ns:
-            return self
-        fastest = float(np.percentile(self.samples_ns, 10, method="lower"))
-        return Trial(tuple(ns for ns in self.samples_ns if ns <= DISTURBED * fastest))
+            return 0.0
+        return float(np.percentile(self.samples_ns, 10, method="lower"))
 
     def divided_by(self, calls: int) -> Trial:
         """The samples of one call, where each was that of so many in a row."""
@@ -88,10 +95,26 @@ def totals_ns(trials: Mapping[str, Trial]) -> list[float]:
 def undisturbed(trials: Mapping[str, Trial]) -> dict[str, Trial]:
     """The same parts, each without its disturbed samples.
 
-    >>> undisturbed({"a": Trial((10.0, 11.0, 21.0, 10.5)), "b": Trial((3.0, 3.0, 3.0, 3.0))})
-    {'a': Trial(samples_ns=(10.0, 11.0, 10.5)), 'b': Trial(samples_ns=(3.0, 3.0, 3.0, 3.0))}
+    A part that is short beside the whole varies by more than `DISTURBED` by itself, and to drop its
+    slow half would make it too cheap: a sample is only disturbed if it also makes the whole longer
+    by `NOTICED`.
+
+    >>> trials = {"a": Trial((10.0, 11.0, 21.0, 10.5)), "b": Trial((0.1, 0.1, 0.15, 0.1))}
+    >>> undisturbed(trials)["a"].samples_ns, len(undisturbed(trials)["b"].samples_ns)
+    ((10.0, 11.0, 10.5), 4)
     """
-    return {name: trial.undisturbed for name, trial in trials.items()}
+    fastest = {name: trial.fastest_tenth_ns for name, trial in trials.items()}
+    noticed_ns = NOTICED * sum(fastest.values())
+    return {
+        name: Trial(
+            tuple(
+                ns
+                for ns in trial.samples_ns
+                if ns <= max(DISTURBED * fastest[name], fastest[name] + noticed_ns)
+            )
+        )
+        for name, trial in trials.items()
+    }
 
 
 def spread_of(trials: Mapping[str, Trial]) -> float:

@@ -11,8 +11,9 @@ whose penalty for mixing is paid once. With c the chunk that was measured beside
 
     table(c, 0, nd, kd) + sum over chunks of [table(n, past, 0, 0) - table(c, 0, 0, 0)]
 
-and the plain sum of chunks and decodes if no mixed step was measured. Every price is exact on grid
-points and linear between them; noise in the grid is kept as measured.
+and the plain sum of chunks and decodes if no mixed step was measured. In a padded KV cache every
+decode attends as far as the longest of them, which then is the mean context. Every price is exact
+on grid points and linear between them; noise in the grid is kept as measured.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from .operators_table import Operator, OperatorGrids
 from .pricing import checked
 from .table import CostTable, Value, hand_written
 
-COMBINE = ("max", "sum")
+WORDS = {"host_combine": ("max", "sum"), "decode_attention": ("paged", "padded")}
 MAX_LAYERS = 1000
 MAX_FACTOR = 10
 
@@ -55,15 +56,8 @@ class OperatorsCostModel:
 
     __slots__ = (
         *("_attention", "_by_sequences", "_by_tokens", "_decodes", "_host", "_host_floor"),
-        *(
-            "_host_plus",
-            "_outside",
-            "_prefill_factor",
-            "_sizes",
-            "needs_longest_context",
-            "stamp",
-            "table",
-        ),
+        *("_host_plus", "_outside", "_prefill_factor", "_sizes"),
+        *("needs_longest_context", "stamp", "table"),
     )
 
     def __init__(
@@ -75,18 +69,20 @@ class OperatorsCostModel:
         host_us: float = 0.0,
         host_combine: str = "max",
         prefill_step_factor: float = 1.0,
+        decode_attention: str = "paged",
         extrapolation: str = "linear",
         table: CostTable | None = None,
     ) -> None:
+        words = {"host_combine": host_combine, "decode_attention": decode_attention}
         parameters: dict[str, Value] = {
             **{"layers": layers, "decode_batch_sizes": list(decode_batch_sizes)},
-            **{"host_us": float(host_us), "host_combine": host_combine},
+            **{"host_us": float(host_us), **words},
             **{"prefill_step_factor": prefill_step_factor, "extrapolation": extrapolation},
         }
-        _check(layers, host_combine, prefill_step_factor)
+        _check(layers, prefill_step_factor, **words)
         self.table = table or _table(grids, parameters)
         self.stamp = self.table.stamp
-        self.needs_longest_context = False
+        self.needs_longest_context = decode_attention == "padded"
         self._outside = Extrapolation(extrapolation, self.table.name)
         self._host = fixed(checked({"host_us": host_us})["host_us"])
         self._host_plus = HALF + (self._host if host_combine == "sum" else 0)
@@ -105,6 +101,8 @@ class OperatorsCostModel:
 
     def step_ns(self, shape: StepShape) -> int:
         """Price one step, nanoseconds, at least 1."""
+        if self.needs_longest_context:
+            shape = _padded(shape)
         chunks, seqs, context, _ = shape
         if chunks:
             return self._mixed_ns(shape)
@@ -121,6 +119,8 @@ class OperatorsCostModel:
 
         The first is not counted as extrapolated: an engine prices it alone before it leaps.
         """
+        if self.needs_longest_context:
+            shape = _padded(shape)
         _, seqs, context, _ = shape
         curve = self._decodes.get(seqs) or self._decode_curve(seqs)
         wide = np.maximum(curve.along(context, seqs, steps), self._host_floor) >> BITS
@@ -134,13 +134,12 @@ class OperatorsCostModel:
 
     def explain(self, shape: StepShape) -> list[tuple[str, float]]:
         """(term, milliseconds) of a step; their sum is its price, to the nanosecond."""
+        if self.needs_longest_context:
+            shape = _padded(shape)
         chunks, seqs, _, _ = shape
         tokens = self._tokens(shape)
-        terms = [
-            *self._by_tokens.terms(tokens),
-            *self._attention.terms(shape),
-            *self._by_sequences.terms(seqs + len(chunks)),
-        ]
+        terms = [*self._by_tokens.terms(tokens), *self._attention.terms(shape)]
+        terms += self._by_sequences.terms(seqs + len(chunks))
         if chunks and self._prefill_factor != ONE_NS:
             alone = sum(price for _, price in terms)
             slower = (alone * self._prefill_factor >> BITS) - alone
@@ -173,6 +172,8 @@ class OperatorsCostModel:
 
     def beyond(self, shape: StepShape) -> list[Beyond]:
         """The axes on which a step lies beyond the measured range."""
+        if self.needs_longest_context:
+            shape = _padded(shape)
         return [
             *self._by_tokens.beyond("tokens", self._tokens(shape)),
             *self._by_sequences.beyond("sequences", shape.decode_seqs + len(shape.chunks)),
@@ -219,9 +220,16 @@ class OperatorsCostModel:
         return curve
 
 
-def _check(layers: int, host_combine: str, prefill_step_factor: float) -> None:
-    if host_combine not in COMBINE:
-        raise ConfigError(f"host_combine is {host_combine!r}: must be {' or '.join(COMBINE)}")
+def _padded(shape: StepShape) -> StepShape:
+    """The same step with every decode as long as the longest; doing it again changes nothing."""
+    seqs, context, longest = shape[1:]
+    return shape._replace(decode_context_tokens=max(context, seqs * longest))
+
+
+def _check(layers: int, prefill_step_factor: float, **words: str) -> None:
+    for name, word in words.items():
+        if word not in WORDS[name]:
+            raise ConfigError(f"{name} is {word!r}: must be {' or '.join(WORDS[name])}")
     if not 1 <= layers <= MAX_LAYERS:
         raise ConfigError(f"layers is {layers}: must be 1 to {MAX_LAYERS}")
     if not 0 < prefill_step_factor <= MAX_FACTOR:

@@ -17,6 +17,8 @@ tensor-parallel degree). `parameters`:
     host_combine        `max` (default): host and device overlap (async scheduling); `sum`: not
     prefill_step_factor how much slower steps with prompts run than their kernels one by one, where
                         a real run showed it (1.00 to 1.10 so far); absent: 1
+    decode_attention    `paged` (default): decodes read their own contexts; `padded`: each reads as
+                        much as the longest of them, as with one padded cache
     extrapolation       `linear` (default), `clamp` or `error`, beyond the largest measured point
 
 `operators.counted` maps a name to an `Operator`, timed against one count:

@@ -61,6 +61,7 @@ PARAMETERS: Mapping[str, Mapping[str, type]] = {
         "host_us": float,
         "host_combine": str,
         "prefill_step_factor": float,
+        "decode_attention": str,
         "extrapolation": str,
     },
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +14,35 @@ from .terminal import print_table, say
 if TYPE_CHECKING:
     from experiments.validation.report import DatasetReport
 
+ANOTHER = {
+    "live": "a real decoder on this machine",
+    "steps": "a log of an engine's steps",
+    "requests": "a log of an engine's requests",
+}
+"""First word -> what is measured instead of a dataset: `validate_<word>.py` has the command."""
+
+
+class _Validate(click.Command):
+    """Datasets by folder; `live`, `steps` and `requests` are commands of their own."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,  # Any: whatever else click passes on
+    ) -> click.Context:
+        if not args or args[0] not in ANOTHER:
+            return super().make_context(info_name, args, parent, **extra)
+        module = importlib.import_module(f"experiments.cli.validate_{args[0]}")
+        other: click.Command = module.command
+        return other.make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
+
+
 VALIDATION_FILES = ("report.json", "rows.csv", "figures")
 
 
-@click.command("validate")
+@click.command("validate", cls=_Validate)
 @click.argument(
     "folders",
     metavar="DATASET_DIR...",
@@ -28,19 +55,27 @@ VALIDATION_FILES = ("report.json", "rows.csv", "figures")
 def command(folders: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
     """Compare the simulation with measurements of real engines.
 
-    DATASET_DIR holds one published dataset in its own format (`runway list datasets`).
+    DATASET_DIR holds one published dataset in its own format (`runway list datasets`). Other
+    measurements: `runway validate live --help`, `steps --help` and `requests --help`.
     """
-    import json
-
     from experiments.validation import validate
 
+    report_on(lambda: [validate(folder) for folder in folders], out, as_json=as_json)
+
+
+def report_on(
+    compared: Callable[[], list[DatasetReport]], out: Path | None, *, as_json: bool
+) -> None:
+    """Compare, write the folder if one is named, and print."""
+    import json
+
     if out is None:
-        reports = [validate(folder) for folder in folders]
+        reports = compared()
     else:
         from experiments.results import results_folder
 
         with results_folder(out, owned=VALIDATION_FILES) as draft:
-            reports = [validate(folder) for folder in folders]
+            reports = compared()
             _write(reports, draft)
     if as_json:
         say(json.dumps(_described(reports), indent=2, allow_nan=False))

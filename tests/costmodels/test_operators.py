@@ -340,3 +340,26 @@ def test_on_rising_grids_more_work_never_costs_less(model, seqs, context, new):
     assert model.step_ns(prefill(new, context + 1)) >= price - 1
     both = StepShape(((new, context),), seqs, seqs * context)
     assert model.step_ns(both) >= price - 1
+
+
+def test_in_a_padded_cache_every_decode_costs_what_the_longest_costs():
+    """4 decodes of 1,024 and 4 of 100, longest 1,024: priced as 8 of 1,024, 9.0 ms; paged, the
+    summed context alone counts. A leap and its single steps have the same prices."""
+    grids = OperatorGrids(
+        attention=((0, 0, 8, 100, 1000.0), (0, 0, 8, 1024, 9000.0), (64, 0, 0, 0, 500.0))
+    )
+    shape = StepShape((), 8, 4 * 1024 + 4 * 100, 1024)
+    padded = OperatorsCostModel(grids, layers=1, decode_attention="padded")
+    paged = OperatorsCostModel(grids, layers=1)
+    assert padded.needs_longest_context
+    assert not paged.needs_longest_context
+    assert ms(padded, shape) == 9.0
+    assert ms(paged, shape) == pytest.approx(5.0)
+    earlier = StepShape((), 8, 4 * 1000 + 4 * 76, 1000)
+    leap = padded.leap_ns(earlier, 24)
+    assert leap.tolist() == [padded.step_ns(earlier.after(k)) for k in range(24)]
+    assert sum(part for _, part in padded.explain(shape)) == 9.0
+    mixed = StepShape(((64, 0),), *shape[1:])
+    assert ms(padded, mixed) == 9.5
+    with pytest.raises(ConfigError, match="decode_attention is 'flat': must be paged or padded"):
+        OperatorsCostModel(grids, layers=1, decode_attention="flat")

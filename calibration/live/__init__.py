@@ -1,0 +1,1 @@
+"""Live validation: the simulator's schedulers drive a real decoder, and both are compared."""
