@@ -1,7 +1,7 @@
 """`OperatorsCostModel`: a step composed from the measured times of its kernels.
 
-    layers x (operators by tokens + attention)        decode-only steps: tokens padded to the next
-    + operators by tokens, per step                   captured batch size
+    layers x (operators by tokens + attention)        tokens padded to the next captured batch size
+    + operators by tokens, per step
     + operators by sequences, per step                logits of decodes + chunks
     x prefill_step_factor                             if the step computes any prompt
     max or + host time                                async or sync scheduling
@@ -11,8 +11,9 @@ whose penalty for mixing is paid once. With c the chunk that was measured beside
 
     table(c, 0, nd, kd) + sum over chunks of [table(n, past, 0, 0) - table(c, 0, 0, 0)]
 
-and the plain sum of chunks and decodes if no mixed step was measured. Every price is exact on grid
-points and linear between them; noise in the grid is kept as measured.
+and the plain sum of chunks and decodes if no mixed step was measured. Where a table has `skew`,
+unequal contexts take a share of the way to the price at the longest one. Every price is exact on
+grid points and linear between them; noise in the grid is kept as measured.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from numpy.typing import NDArray
 from simulator.errors import ConfigError
 from simulator.plan import StepShape
 
-from .attention import AttentionTimes
+from .attention import AttentionTimes, Decodes
 from .counted import CountedTimes, padded_size
-from .curves import BITS, HALF, ONE_NS, UNMEASURED, Curve, fixed
+from .curves import BITS, HALF, ONE_NS, UNMEASURED, fixed
 from .extrapolation import Beyond, Extrapolation
 from .operators_table import Operator, OperatorGrids
 from .pricing import checked
@@ -55,11 +56,9 @@ class OperatorsCostModel:
 
     __slots__ = (
         *("_attention", "_by_sequences", "_by_tokens", "_decodes", "_host", "_host_floor"),
+        *("_mixed_sizes", "_outside", "_prefill_factor", "_sizes"),
         *(
             "_host_plus",
-            "_outside",
-            "_prefill_factor",
-            "_sizes",
             "needs_longest_context",
             "stamp",
             "table",
@@ -72,6 +71,7 @@ class OperatorsCostModel:
         *,
         layers: int,
         decode_batch_sizes: Sequence[int] = (),
+        mixed_batch_sizes: Sequence[int] = (),
         host_us: float = 0.0,
         host_combine: str = "max",
         prefill_step_factor: float = 1.0,
@@ -80,19 +80,20 @@ class OperatorsCostModel:
     ) -> None:
         parameters: dict[str, Value] = {
             **{"layers": layers, "decode_batch_sizes": list(decode_batch_sizes)},
+            **{"mixed_batch_sizes": list(mixed_batch_sizes)},
             **{"host_us": float(host_us), "host_combine": host_combine},
             **{"prefill_step_factor": prefill_step_factor, "extrapolation": extrapolation},
         }
         _check(layers, host_combine, prefill_step_factor)
         self.table = table or _table(grids, parameters)
         self.stamp = self.table.stamp
-        self.needs_longest_context = False
+        self.needs_longest_context = bool(grids.skew)
         self._outside = Extrapolation(extrapolation, self.table.name)
         self._host = fixed(checked({"host_us": host_us})["host_us"])
         self._host_plus = HALF + (self._host if host_combine == "sum" else 0)
         self._host_floor = max(ONE_NS, self._host + HALF if host_combine == "max" else 0)
         self._prefill_factor = round(prefill_step_factor * ONE_NS)
-        self._sizes = sorted(decode_batch_sizes)
+        self._sizes, self._mixed_sizes = sorted(decode_batch_sizes), sorted(mixed_batch_sizes)
         grows = extrapolation != "clamp"
         by_tokens: dict[str, Operator] = {}
         by_sequences: dict[str, Operator] = {}
@@ -100,19 +101,21 @@ class OperatorsCostModel:
             (by_sequences if operator.axis == "sequences" else by_tokens)[name] = operator
         self._by_tokens = CountedTimes(by_tokens, layers, grows=grows)
         self._by_sequences = CountedTimes(by_sequences, layers, grows=grows)
-        self._attention = AttentionTimes(grids.attention, layers, grows=grows, name=self.table.name)
-        self._decodes: dict[int, Curve] = {}
+        self._attention = AttentionTimes(
+            grids.attention, layers, skew=grids.skew, grows=grows, name=self.table.name
+        )
+        self._decodes: dict[int, Decodes] = {}
 
     def step_ns(self, shape: StepShape) -> int:
         """Price one step, nanoseconds, at least 1."""
-        chunks, seqs, context, _ = shape
+        chunks, seqs, context, longest = shape
         if chunks:
             return self._mixed_ns(shape)
-        curve = self._decodes.get(seqs) or self._decode_curve(seqs)
-        price = curve.at(context)
+        prices = self._decodes.get(seqs) or self._decode_prices(seqs)
+        price = prices.at(context, longest * seqs)
         if price < self._host_floor:
             price = self._host_floor
-        if context > curve.limit:
+        if prices.exceeds(context, longest * seqs):
             self._outside.count(self.beyond(shape), 1, price >> BITS)
         return price >> BITS
 
@@ -121,12 +124,14 @@ class OperatorsCostModel:
 
         The first is not counted as extrapolated: an engine prices it alone before it leaps.
         """
-        _, seqs, context, _ = shape
-        curve = self._decodes.get(seqs) or self._decode_curve(seqs)
-        wide = np.maximum(curve.along(context, seqs, steps), self._host_floor) >> BITS
-        prices: NDArray[np.int64] = wide.astype(np.int64, copy=False)
-        if seqs and steps > 1 and context + (steps - 1) * seqs > curve.limit:
-            inside = max((curve.limit - context) // seqs + 1, 1)
+        _, seqs, context, longest = shape
+        decodes = self._decodes.get(seqs) or self._decode_prices(seqs)
+        wide = np.maximum(decodes.along(context, longest * seqs, seqs, steps), self._host_floor)
+        prices: NDArray[np.int64] = (wide >> BITS).astype(np.int64, copy=False)
+        if decodes.longest is not None:
+            context = max(context, longest * seqs)
+        if seqs and steps > 1 and context + (steps - 1) * seqs > decodes.limit:
+            inside = max((decodes.limit - context) // seqs + 1, 1)
             outside = prices[inside:]
             last = self.beyond(shape.after(steps - 1))
             self._outside.count(last, len(outside), int(outside.sum()))
@@ -180,16 +185,15 @@ class OperatorsCostModel:
         ]
 
     def _tokens(self, shape: StepShape) -> int:
-        if shape.chunks:
-            return shape.decode_seqs + shape.prefill_tokens
-        return padded_size(self._sizes, shape.decode_seqs)
+        sizes = self._mixed_sizes if shape.chunks else self._sizes
+        return padded_size(sizes, shape.decode_seqs + shape.prefill_tokens)
 
     def _mixed_ns(self, shape: StepShape) -> int:
-        chunks, seqs, context, _ = shape
+        chunks, seqs, context, longest = shape
         attention, by_tokens, by_sequences = self._attention, self._by_tokens, self._by_sequences
         beside = attention.beside(seqs)
-        price = beside.at(context)
-        outside = context > beside.limit
+        price = beside.at(context, longest * seqs)
+        outside = beside.exceeds(context, longest * seqs)
         tokens = seqs
         for new, past in chunks:
             tokens += new
@@ -199,6 +203,8 @@ class OperatorsCostModel:
         if price < 0:
             price = 0
         sequences = seqs + len(chunks)
+        if self._mixed_sizes:
+            tokens = padded_size(self._mixed_sizes, tokens)
         outside |= tokens > by_tokens.limit or sequences > by_sequences.limit
         price += by_tokens.at(tokens) + by_sequences.at(sequences)
         price = (price * self._prefill_factor >> BITS) + self._host_plus
@@ -208,15 +214,15 @@ class OperatorsCostModel:
             self._outside.count(self.beyond(shape), 1, price >> BITS)
         return price >> BITS
 
-    def _decode_curve(self, seqs: int) -> Curve:
-        """The whole price of a decode-only step over its summed context, but for the floor."""
+    def _decode_prices(self, seqs: int) -> Decodes:
+        """The whole price of a decode-only step, but for the floor."""
         tokens = padded_size(self._sizes, seqs)
         rest = self._by_tokens.at(tokens) + self._by_sequences.at(seqs) + self._host_plus
-        curve = self._attention.decode(seqs, rest)
+        prices = self._attention.decode(seqs, rest)
         if tokens > self._by_tokens.limit or seqs > self._by_sequences.limit:
-            curve = curve._replace(limit=UNMEASURED)
-        self._decodes[seqs] = curve
-        return curve
+            prices = prices._replace(limit=UNMEASURED)
+        self._decodes[seqs] = prices
+        return prices
 
 
 def _check(layers: int, host_combine: str, prefill_step_factor: float) -> None:
