@@ -14,7 +14,9 @@ from simulator.errors import ConfigError
 
 from .report import DatasetReport, Row, Samples
 
-DATASETS: dict[str, str] = {}
+DATASETS: dict[str, str] = {
+    "llmservingsim": "runs of LLMServingSim (requests.csv, vllm_meta.json, profile/)",
+}
 """Module here -> what it reads, in words."""
 
 

@@ -1,0 +1,87 @@
+"""From recorded runs to a report: prices, constants, comparisons, and what is said beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from costmodels import CostTable
+from experiments.validation.report import DatasetReport, Row, Samples
+from simulator.result import Result
+
+from .compare import compared_run, makespan_s, served, times_of
+from .opening import Constant, constant_of
+from .prices import cost_model, kernel_table, usable_blocks
+from .recorded import Recorded
+
+SOURCE = "LLMServingSim, bench/examples (MIT): vLLM AsyncLLM in process, 300 ShareGPT requests"
+UNFITTED = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """A run with its kernel table, and as simulated with nothing fitted."""
+
+    run: Recorded
+    table: CostTable
+    result: Result
+    constant: Constant | None
+
+    @property
+    def gpu(self) -> str:
+        """The device the kernels were measured on."""
+        return str(self.table.provenance["device"])
+
+
+def report_of(runs: list[Recorded]) -> DatasetReport:
+    """Every run with nothing fitted, and with the constant of its GPU."""
+    priced = [_priced(run) for run in runs]
+    rows: list[Row] = []
+    samples: list[Samples] = []
+    notes: list[str] = []
+    for one in priced:
+        added, _ = _compared(one, one.result, UNFITTED, frozenset())
+        rows += added
+        notes += _notes(one)
+        reference = _reference(one, priced)
+        if reference is None or reference.constant is None:
+            notes.append(f"{one.run.name}: no constant, for too few full steps were recognised")
+            continue
+        factor, spans, seen = reference.constant
+        again = served(one.run, cost_model(one.run, one.table, prefill_step_factor=factor))
+        fitted_on = f"x {factor:.3f} on steps with prompts: {spans} spans in the opening of "
+        fitted_on += reference.run.name
+        added, pairs = _compared(one, again, fitted_on, seen if reference is one else frozenset())
+        rows += added
+        samples += pairs
+    return DatasetReport("llmservingsim", SOURCE, tuple(rows), tuple(samples), tuple(notes))
+
+
+def _priced(run: Recorded) -> Priced:
+    table = kernel_table(run)
+    result = served(run, cost_model(run, table))
+    return Priced(run, table, result, constant_of(run, result))
+
+
+def _reference(one: Priced, others: list[Priced]) -> Priced | None:
+    """The run whose opening gives the constant: on the same GPU, and on the fewest of them."""
+    held = [other for other in others if other.gpu == one.gpu and other.constant is not None]
+    return min(held, key=lambda other: other.run.gpus * other.run.replicas, default=None)
+
+
+def _compared(
+    one: Priced, result: Result, fitted_on: str, but: frozenset[int]
+) -> tuple[list[Row], list[Samples]]:
+    times, makespan = times_of(result), makespan_s(result)
+    return compared_run(one.run, times, makespan, fitted_on=fitted_on, but=but)
+
+
+def _notes(one: Priced) -> list[str]:
+    run, operators = one.run, one.table.operators
+    blocks = usable_blocks(run)[1]
+    skew = "measured" if operators and operators.skew else "no profile: all contexts count as equal"
+    constant = one.constant
+    found = f"; its opening gives x {constant.factor:.3f}" if constant else ""
+    return [
+        f"{run.name}: {one.gpu}, {run.model}; {blocks}; {run.prefix_rule}; unequal contexts: "
+        f"{skew}{found}"
+    ]
