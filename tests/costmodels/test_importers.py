@@ -10,7 +10,7 @@ import pytest
 from costmodels import find_model, load_cost_model, load_table
 from costmodels.importers import import_table
 from costmodels.importers.__main__ import main
-from costmodels.importers.aiconfigurator import _around, _with_history
+from costmodels.importers.kernels import around, with_history
 from simulator.errors import ConfigError, TableFormatError
 from simulator.plan import StepShape
 
@@ -197,18 +197,18 @@ def test_vidur_has_no_rows_for_another_degree(vidur, tiny):
 
 def test_the_history_of_a_chunk_is_the_difference_of_two_whole_prompts():
     """T(4) = 20, T(8) = 60: 4 tokens after 4 cost 40; 4 after 4 of a flat curve cost T(4)."""
-    assert _with_history(((4, 20.0), (8, 60.0))) == [
+    assert with_history(((4, 20.0), (8, 60.0))) == [
         (4, 0, 0, 0, 20.0),
         (4, 4, 0, 0, 40.0),
         (8, 0, 0, 0, 60.0),
     ]
-    assert _with_history(((4, 20.0), (8, 21.0)))[1] == (4, 4, 0, 0, 20.0)
+    assert with_history(((4, 20.0), (8, 21.0)))[1] == (4, 4, 0, 0, 20.0)
 
 
 def test_the_measured_sizes_around_one():
-    assert _around([32, 64, 128], 64) == (64, 64)
-    assert _around([32, 64, 128], 100) == (64, 128)
-    assert _around([32, 64, 128], 500) == (64, 128)
+    assert around([32, 64, 128], 64) == (64, 64)
+    assert around([32, 64, 128], 100) == (64, 128)
+    assert around([32, 64, 128], 500) == (64, 128)
 
 
 def rows_of(name):
