@@ -32,7 +32,13 @@ from .yaml_text import read_yaml
 PACKAGE = "aiconfigurator-core"
 MODULE = "aiconfigurator_core"
 BACKENDS = ("vllm", "sglang", "trtllm")
-DTYPES = {"bfloat16": "bfloat16", "bf16": "bfloat16", "fp8": "fp8", "fp8_block": "fp8_block"}
+FUSES_SCALING = ("trtllm",)
+"""Back ends whose activation and attention kernels write the FP8 input of the next GEMM."""
+DTYPES = {
+    **{"bfloat16": "bfloat16", "bf16": "bfloat16"},
+    **{"fp8": "fp8", "fp8_static": "fp8", "fp8_block": "fp8_block"},
+}
+"""Dtype of the weights -> that of the GEMM table."""
 KV_DTYPES = {"bfloat16": "bfloat16", "bf16": "bfloat16", "fp8": "fp8"}
 GPU_MEMORY_UTILIZATION = 0.9
 BLOCK_SIZE = 16
@@ -82,7 +88,10 @@ def measured_table(
     dtype: str = "bfloat16",
     kv_dtype: str = "bfloat16",
 ) -> CostTable:
-    """The table of `SYSTEM` or `SYSTEM/BACKEND`; dtype of the weights: bfloat16, fp8, fp8_block.
+    """The table of `SYSTEM` or `SYSTEM/BACKEND`.
+
+    dtype of the weights: bfloat16, fp8 (inputs are scaled as they come), fp8_static (scales from
+    the checkpoint, as in NVIDIA's), fp8_block. kv_dtype: bfloat16 or fp8.
 
     Raises ConfigError without the package, and for what it has not measured.
     """
@@ -95,7 +104,8 @@ def measured_table(
     bandwidth = system.number("mem_bw", 1) / 1e6
     path = place.newest("gemm", "gemm_perf")
     gemm = _read(path, ("m", "n", "k"), [("gemm_dtype", "=", gemm_dtype)])
-    plain = gemm_dtype == "bfloat16"
+    plain, static = gemm_dtype == "bfloat16", dtype == "fp8_static"
+    fuses = place.backend in FUSES_SCALING
     kernels = Kernels(
         gemm=gemm,
         head_gemm=None
@@ -105,6 +115,8 @@ def measured_table(
         decode=_attention(place, "generation", model.head_dim, cache_dtype),
         all_reduce=_all_reduce(place, tensor_parallel) if tensor_parallel > 1 else None,
         bandwidth=bandwidth,
+        no_search=_scaling(place, "computescale_perf") if static else None,
+        no_scaling=_scaling(place, "scale_matrix_perf") if static and fuses else None,
         kv_bytes=element_bytes(cache_dtype),
     )
     counted, attention = operators_of(kernels, model, tensor_parallel)
@@ -188,6 +200,11 @@ def _attention(place: _Place, what: str, head_dim: int, kv_dtype: str) -> Column
         keys, filters = ("isl",), [*filters, ("batch_size", "=", 1)]
     path = place.newest("attention", f"{what}_attention_perf")
     return _read(path, (*keys, "num_heads", "num_key_value_heads"), filters)
+
+
+def _scaling(place: _Place, file: str) -> Columns:
+    """What it takes to find the scales of an FP8 GEMM's input, or to apply them."""
+    return _read(place.newest("quantize", file), ("m", "k"), [("quant_dtype", "=", "fp8")])
 
 
 def _all_reduce(place: _Place, gpus: int) -> Columns:

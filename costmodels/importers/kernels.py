@@ -11,12 +11,16 @@ What they lack is estimated, and marked so by its name or in the note of the tab
 Two corrections of what was measured. A time above 1.5 x both neighbours is a spike and becomes
 their mean. A decode faster than the memory can deliver its KV was measured with that in the L2
 cache, where a whole model's is not: it is raised to the bandwidth.
+
+FP8 GEMMs were measured with the quantisation of their input. A checkpoint with static scales does
+without finding the scale; where the kernel before writes FP8 (TensorRT-LLM, into o and down),
+without scaling too. Both were measured alone, and are taken off.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any  # Any: columns of whole numbers, times or text
 
@@ -54,7 +58,9 @@ class Kernels:
     gemm: m, n, k of one dtype. prefill: batches of one prompt of `isl` tokens, num_heads,
     num_key_value_heads of the model's head_dim. decode: batch_size, step (tokens before the new
     one), heads as before. all_reduce: message_size in bf16 elements between the GPUs; None for one.
-    bandwidth: of the memory, bytes per us. kv_bytes: of one element in the KV cache.
+    bandwidth: of the memory, bytes per us. kv_bytes: of one element in the KV cache. head_gemm: of
+    the output projection, if it is in another dtype. no_search, no_scaling: m and k of what finding
+    the scales of an FP8 input takes, and of applying them, where a step does not do that.
     """
 
     gemm: Columns
@@ -62,9 +68,10 @@ class Kernels:
     decode: Columns
     all_reduce: Columns | None
     bandwidth: float
-    weight_bytes: float = BYTES
     kv_bytes: float = BYTES
     head_gemm: Columns | None = None
+    no_search: Columns | None = None
+    no_scaling: Columns | None = None
 
 
 def operators_of(
@@ -87,6 +94,10 @@ def operators_of(
             head_gemms, model.vocab_size // tensor_parallel, hidden, axis="sequences", per="step"
         ),
     }
+    depths = {"qkv": hidden, "o": queries, "gate_up": hidden, "down": inner}
+    for part, names in ((kernels.no_search, tuple(depths)), (kernels.no_scaling, ("o", "down"))):
+        for name in names if part is not None else ():
+            counted[name] = _without(counted[name], _by_depth(part or {}), depths[name])
     if kernels.all_reduce is not None:
         counted["all_reduce"] = _all_reduce(kernels.all_reduce, hidden)
     return counted, _attention(kernels, heads, kv_heads, model.head_dim)
@@ -116,6 +127,27 @@ def _gemm(gemms: Gemms, n: int, k: int, *, axis: str = "tokens", per: str = "lay
     if not points:
         raise ConfigError(f"no GEMM near n {n}, k {k} was measured: the model is too large")
     return Operator(axis=axis, per=per, points=points_of(points))
+
+
+def _by_depth(columns: Columns) -> dict[int, Points]:
+    """k -> m -> us."""
+    found: dict[int, Points] = {}
+    rows = zip(*(columns[name].tolist() for name in ("m", "k", "latency")), strict=True)
+    for m, k, latency in rows:
+        found.setdefault(k, {})[m] = 1000 * latency
+    return found
+
+
+def _without(gemm: Operator, part: dict[int, Points], k: int) -> Operator:
+    """The GEMM less a part of it that was measured alone, for those m that have both."""
+    ends = around(part, k)
+    low, high = part[ends[0]], part[ends[1]]
+    points = (
+        (m, max(us - _line(low[m], high[m], ends, k), 0.0))
+        for m, us in gemm.points
+        if m in low and m in high
+    )
+    return replace(gemm, points=tuple(points))
 
 
 def around(values: Iterable[int], wanted: int) -> tuple[int, int]:
