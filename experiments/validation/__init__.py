@@ -16,6 +16,7 @@ from .report import DatasetReport, Row, Samples
 
 DATASETS: dict[str, str] = {
     "llmservingsim": "runs of LLMServingSim (requests.csv, vllm_meta.json, profile/)",
+    "silicon": "measured servers of AIConfigurator (silicon_sample.csv)",
 }
 """Module here -> what it reads, in words."""
 

@@ -15,6 +15,8 @@ from .recorded import Recorded
 
 SOURCE = "LLMServingSim, bench/examples (MIT): vLLM AsyncLLM in process, 300 ShareGPT requests"
 UNFITTED = "nothing"
+NO_SLOWER = 0.01
+"""A constant nearer to 1 than that is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +41,25 @@ def report_of(runs: list[Recorded]) -> DatasetReport:
     samples: list[Samples] = []
     notes: list[str] = []
     for one in priced:
-        added, _ = _compared(one, one.result, UNFITTED, frozenset())
+        added, pairs = _compared(one, one.result, UNFITTED, frozenset())
         rows += added
         notes += _notes(one)
         reference = _reference(one, priced)
         if reference is None or reference.constant is None:
             notes.append(f"{one.run.name}: no constant, for too few full steps were recognised")
+            samples += pairs
             continue
         factor, spans, seen = reference.constant
+        notes.append(
+            f"{one.run.name}: the constant is x {factor:.3f} on steps with prompts, the median of "
+            f"{spans} spans of full steps in the opening of {reference.run.name}"
+        )
+        if abs(factor - 1) < NO_SLOWER:
+            samples += pairs
+            continue
         again = served(one.run, cost_model(one.run, one.table, prefill_step_factor=factor))
-        fitted_on = f"x {factor:.3f} on steps with prompts: {spans} spans in the opening of "
-        fitted_on += reference.run.name
+        place = "its opening" if reference is one else f"opening of {reference.run.name}"
+        fitted_on = f"x {factor:.3f}, {place}"
         added, pairs = _compared(one, again, fitted_on, seen if reference is one else frozenset())
         rows += added
         samples += pairs
@@ -79,9 +89,6 @@ def _notes(one: Priced) -> list[str]:
     run, operators = one.run, one.table.operators
     blocks = usable_blocks(run)[1]
     skew = "measured" if operators and operators.skew else "no profile: all contexts count as equal"
-    constant = one.constant
-    found = f"; its opening gives x {constant.factor:.3f}" if constant else ""
     return [
-        f"{run.name}: {one.gpu}, {run.model}; {blocks}; {run.prefix_rule}; unequal contexts: "
-        f"{skew}{found}"
+        f"{run.name}: {one.gpu}, {run.model}; {blocks}; {run.prefix_rule}; unequal contexts: {skew}"
     ]
