@@ -1,8 +1,8 @@
 """Measured TTFT and TPOT of many servers, against closed loops priced from NVIDIA's kernels.
 
 `silicon_sample.csv` of AIConfigurator: a row is a server under constant concurrency. Nothing is
-fitted. Kernels come from the package `aiconfigurator-core`, of the same GPU, back end and dtype, and
-of a newer version than the server's. What a row does not say is assumed alike for all: a budget of
+fitted. Kernels come from the package `aiconfigurator-core`: the same GPU, back end and dtype, in a
+newer version than the server's. What a row does not say is assumed alike for all: a budget of
 8,192 tokens, users that send their next request at once, five requests each, all starting together.
 TensorRT-LLM and vLLM run prompts beside decodes (`vllm`), SGLang before them (`continuous`).
 
@@ -126,7 +126,7 @@ def _notes(servers: list[Server], excluded: Counter[str]) -> tuple[str, ...]:
         f"{len(servers)} rows used; left out: {_counted(excluded)}",
         "NVIDIA's AISimulate reports 10.1 % mean error of step time on a like set of InferenceX "
         "rows (its own snapshot of 1,135 points)",
-        "FP8 is priced as recorded (inputs scaled as they come) but for NVIDIA's checkpoints, whose "
-        "scales are static; that was decided after both had been seen",
+        "FP8 is priced as recorded (inputs scaled as they come), but for NVIDIA's checkpoints, "
+        "whose scales are static; that was decided after both had been seen",
         "TTFT is weak: it depends on how the clients start and on settings that are not recorded",
     )
