@@ -22,7 +22,8 @@ import numpy as np
 from simulator.errors import ConfigError, nearest
 
 from .importers.imported import Source, imported_table
-from .importers.kernels import NOTE, Columns, Kernels, operators_of
+from .importers.kernel_attention import Columns
+from .importers.kernels import NOTE, Kernels, operators_of
 from .model_config import ModelConfig
 from .model_memory import DEFAULT_ACTIVATION_RESERVE_BYTES, element_bytes, kv_blocks_from_memory
 from .section import Section
@@ -101,11 +102,9 @@ def measured_table(
         _known(dtype, DTYPES, "dtype"),
         _known(kv_dtype, KV_DTYPES, "kv_dtype"),
     )
-    bandwidth = system.number("mem_bw", 1) / 1e6
     path = place.newest("gemm", "gemm_perf")
     gemm = _read(path, ("m", "n", "k"), [("gemm_dtype", "=", gemm_dtype)])
     plain, static = gemm_dtype == "bfloat16", dtype == "fp8_static"
-    fuses = place.backend in FUSES_SCALING
     kernels = Kernels(
         gemm=gemm,
         head_gemm=None
@@ -114,9 +113,11 @@ def measured_table(
         prefill=_attention(place, "context", model.head_dim, cache_dtype),
         decode=_attention(place, "generation", model.head_dim, cache_dtype),
         all_reduce=_all_reduce(place, tensor_parallel) if tensor_parallel > 1 else None,
-        bandwidth=bandwidth,
+        bandwidth=system.number("mem_bw", 1) / 1e6,
         no_search=_scaling(place, "computescale_perf") if static else None,
-        no_scaling=_scaling(place, "scale_matrix_perf") if static and fuses else None,
+        no_scaling=_scaling(place, "scale_matrix_perf")
+        if static and place.backend in FUSES_SCALING
+        else None,
         kv_bytes=element_bytes(cache_dtype),
     )
     counted, attention = operators_of(kernels, model, tensor_parallel)

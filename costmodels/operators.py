@@ -4,6 +4,7 @@
     + operators by tokens, per step
     + operators by sequences, per step                logits of decodes + chunks
     x prefill_step_factor                             if the step computes any prompt
+    + layers x all-reduce by bytes
     max or + host time                                async or sync scheduling
 
 Attention of a step with prompt chunks (n, past) and nd decodes at mean context kd is one kernel,
@@ -32,7 +33,7 @@ from .attention import AttentionTimes, Decodes
 from .counted import CountedTimes, padded_size
 from .curves import BITS, HALF, ONE_NS, UNMEASURED, fixed
 from .extrapolation import Beyond, Extrapolation
-from .operators_table import Operator, OperatorGrids
+from .operators_table import OperatorGrids
 from .pricing import checked
 from .table import CostTable, Value, hand_written
 
@@ -55,14 +56,9 @@ class OperatorsCostModel:
     """
 
     __slots__ = (
-        *("_attention", "_by_sequences", "_by_tokens", "_decodes", "_host", "_host_floor"),
-        *("_mixed_sizes", "_outside", "_prefill_factor", "_sizes"),
-        *(
-            "_host_plus",
-            "needs_longest_context",
-            "stamp",
-            "table",
-        ),
+        *("_attention", "_by_bytes", "_by_sequences", "_by_tokens", "_decodes", "_host"),
+        *("_host_floor", "_host_plus", "_mixed_sizes", "_most_tokens", "_outside"),
+        *("_prefill_factor", "_sizes", "needs_longest_context", "stamp", "table"),
     )
 
     def __init__(
@@ -95,12 +91,19 @@ class OperatorsCostModel:
         self._prefill_factor = round(prefill_step_factor * ONE_NS)
         self._sizes, self._mixed_sizes = sorted(decode_batch_sizes), sorted(mixed_batch_sizes)
         grows = extrapolation != "clamp"
-        by_tokens: dict[str, Operator] = {}
-        by_sequences: dict[str, Operator] = {}
-        for name, operator in grids.counted.items():
-            (by_sequences if operator.axis == "sequences" else by_tokens)[name] = operator
-        self._by_tokens = CountedTimes(by_tokens, layers, grows=grows)
-        self._by_sequences = CountedTimes(by_sequences, layers, grows=grows)
+        self._by_tokens, self._by_sequences, self._by_bytes = (
+            CountedTimes(
+                {
+                    name: operator
+                    for name, operator in grids.counted.items()
+                    if operator.axis == axis
+                },
+                layers,
+                grows=grows,
+            )
+            for axis in ("tokens", "sequences", "bytes")
+        )
+        self._most_tokens = min(self._by_tokens.limit, self._by_bytes.limit)
         self._attention = AttentionTimes(
             grids.attention, layers, skew=grids.skew, grows=grows, name=self.table.name
         )
@@ -150,6 +153,7 @@ class OperatorsCostModel:
             alone = sum(price for _, price in terms)
             slower = (alone * self._prefill_factor >> BITS) - alone
             terms.append(("steps with prompts run slower", slower))
+        terms += self._by_bytes.terms(tokens)
         host = self._host
         if host and self._host_plus == HALF:
             host = max(host - sum(price for _, price in terms), 0)
@@ -179,7 +183,10 @@ class OperatorsCostModel:
     def beyond(self, shape: StepShape) -> list[Beyond]:
         """The axes on which a step lies beyond the measured range."""
         return [
-            *self._by_tokens.beyond("tokens", self._tokens(shape)),
+            *(
+                self._by_tokens.beyond("tokens", self._tokens(shape))
+                or self._by_bytes.beyond("tokens", self._tokens(shape))
+            ),
             *self._by_sequences.beyond("sequences", shape.decode_seqs + len(shape.chunks)),
             *self._attention.beyond(shape),
         ]
@@ -205,9 +212,9 @@ class OperatorsCostModel:
         sequences = seqs + len(chunks)
         if self._mixed_sizes:
             tokens = padded_size(self._mixed_sizes, tokens)
-        outside |= tokens > by_tokens.limit or sequences > by_sequences.limit
+        outside |= tokens > self._most_tokens or sequences > by_sequences.limit
         price += by_tokens.at(tokens) + by_sequences.at(sequences)
-        price = (price * self._prefill_factor >> BITS) + self._host_plus
+        price = (price * self._prefill_factor >> BITS) + self._by_bytes.at(tokens) + self._host_plus
         if price < self._host_floor:
             price = self._host_floor
         if outside:
@@ -217,9 +224,10 @@ class OperatorsCostModel:
     def _decode_prices(self, seqs: int) -> Decodes:
         """The whole price of a decode-only step, but for the floor."""
         tokens = padded_size(self._sizes, seqs)
-        rest = self._by_tokens.at(tokens) + self._by_sequences.at(seqs) + self._host_plus
+        rest = self._by_tokens.at(tokens) + self._by_bytes.at(tokens)
+        rest += self._by_sequences.at(seqs) + self._host_plus
         prices = self._attention.decode(seqs, rest)
-        if tokens > self._by_tokens.limit or seqs > self._by_sequences.limit:
+        if tokens > self._most_tokens or seqs > self._by_sequences.limit:
             prices = prices._replace(limit=UNMEASURED)
         self._decodes[seqs] = prices
         return prices

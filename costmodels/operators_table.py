@@ -18,7 +18,7 @@ tensor-parallel degree). `parameters`:
     host_us             host time per step; absent: none
     host_combine        `max` (default): host and device overlap (async scheduling); `sum`: not
     prefill_step_factor how much slower steps with prompts run than their kernels one by one, where
-                        a real run showed it (1.00 to 1.10 so far); absent: 1
+                        a real run showed it (1.00 to 1.10 so far); not on `bytes`; absent: 1
     extrapolation       `linear` (default), `clamp` or `error`, beyond the largest measured point
 
 `operators.counted` maps a name to an `Operator`, timed against one count:

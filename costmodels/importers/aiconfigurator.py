@@ -21,7 +21,8 @@ from simulator.errors import ConfigError
 
 from .csv_rows import Row, find_file, read_rows
 from .imported import Source, imported_table
-from .kernels import NOTE, Columns, Kernels, operators_of
+from .kernel_attention import Columns
+from .kernels import NOTE, Kernels, operators_of
 
 HEADS = ("num_heads", "num_key_value_heads")
 

@@ -2,8 +2,9 @@
 
 Or `tp<N>_dense.csv` and so on. Times are microseconds; one layer was timed, on one GPU, so a table
 for several GPUs has no communication in it. Attention was measured mixed: chunks of 16 tokens
-beside decodes are kept. `skew.csv` is read if meta.yaml says that the profile of unequal contexts
-was on: alpha, the share of the way from the mean to the longest context, as median by decodes.
+beside decodes are kept. `moe.csv`: see `experts.py`. `skew.csv` is read if meta.yaml says that the
+profile of unequal contexts was on: alpha, the share of the way from the mean to the longest
+context, as median by decodes.
 
 Source: https://github.com/casys-kaist/LLMServingSim, `profiler/perf` (MIT).
 """
@@ -21,6 +22,7 @@ from costmodels.yaml_text import read_yaml
 from simulator.errors import ConfigError
 
 from .csv_rows import Row, find_file, read_rows
+from .experts import COLUMNS, experts_operator
 from .imported import Source, attention_of, imported_table, points_of
 
 CALLS_PER_LAYER = {
@@ -37,10 +39,7 @@ def import_llmservingsim(folder: Path, model: ModelConfig, tensor_parallel: int)
     document, marks = read_yaml(folder / "meta.yaml")
     meta = Section(document, file=str(folder / "meta.yaml"), marks=marks)
     engine = meta.section("engine_effective")
-    _check_sizes(meta, engine.section("hf_overrides"), model)
     tables = _Tables(folder, tensor_parallel)
-    if tables.have("moe"):
-        raise ConfigError(f"{folder}: holds moe.csv: mixtures of experts are not priced")
     dense = tables.rows("dense", ("layer", "tokens", "time_us"))
     heads = tables.rows("per_sequence", ("layer", "sequences", "time_us"))
     communication = "; without all-reduce" if tensor_parallel > 1 else ""
@@ -59,6 +58,10 @@ def import_llmservingsim(folder: Path, model: ModelConfig, tensor_parallel: int)
         max_num_batched_tokens=engine.whole("max_num_batched_tokens"),
     )
     counted = {**_operators(dense, "tokens"), **_operators(heads, "sequences")}
+    has_experts = tables.have("moe")
+    _check_sizes(meta, engine.section("hf_overrides"), model, has_experts=has_experts)
+    if has_experts:
+        counted["experts"] = experts_operator(tables.rows("moe", COLUMNS))
     attention = _attention(tables.rows("attention", (*ATTENTION, "time_us")))
     profiles_skew = "skew_profile" in meta and meta.section("skew_profile").values.get("enabled")
     skew = _skew(tables.rows("skew", SKEW)) if profiles_skew else ()
@@ -85,14 +88,19 @@ class _Tables:
         return read_rows(find_file(self._folder, f"{self._prefix}{name}.csv"), columns)
 
 
-def _check_sizes(meta: Section, profiled: Section, model: ModelConfig) -> None:
-    """The sizes in meta.yaml are those of one GPU at the largest tensor-parallel degree."""
+def _check_sizes(
+    meta: Section, profiled: Section, model: ModelConfig, *, has_experts: bool
+) -> None:
+    """The sizes in meta.yaml are those of one GPU at the largest tensor-parallel degree.
+
+    That of the MLP is not looked at where experts take its place.
+    """
     degrees = meta.values.get("tp_degrees")
     if not isinstance(degrees, list) or not all(isinstance(tp, int) for tp in degrees):
         raise meta.error("tp_degrees", f"must be a list of whole numbers, is {degrees!r}")
     largest = max(int(str(tp)) for tp in degrees)
     for key, size in (
-        ("intermediate_size", model.intermediate_size),
+        *([] if has_experts else [("intermediate_size", model.intermediate_size)]),
         ("num_attention_heads", model.attention_heads),
         ("vocab_size", model.vocab_size),
     ):

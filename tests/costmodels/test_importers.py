@@ -10,7 +10,7 @@ import pytest
 from costmodels import find_model, load_cost_model, load_table
 from costmodels.importers import import_table
 from costmodels.importers.__main__ import main
-from costmodels.importers.kernels import around, with_history
+from costmodels.importers.kernel_attention import around, with_history
 from simulator.errors import ConfigError, TableFormatError
 from simulator.plan import StepShape
 

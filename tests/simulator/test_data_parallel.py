@@ -112,5 +112,5 @@ def test_errors_of_a_replica_reach_the_caller():
 def test_what_cannot_be_is_refused():
     with pytest.raises(ConfigError, match="no schedulers"):
         simulate_data_parallel(trace((0, 5, 1)), (), slowest, KVCache(9))
-    with pytest.raises(RequestTooLargeError, match="needs 206 tokens .* replica has 16"):
+    with pytest.raises(RequestTooLargeError, match=r"needs 206 tokens .* replica has 16"):
         simulate_data_parallel(trace((0, 200, 6)), (VllmScheduler(64, 4),), slowest, KVCache(1))

@@ -2,72 +2,92 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels import CostTable
 from experiments.validation.report import Row, Samples, compared, mean_absolute_error
 from simulator import simulate
-from simulator.cost_model import CostModel
 from simulator.prefix_cache import PrefixCache
 from simulator.result import Ints, Result
 from simulator.schedulers.vllm import VllmScheduler
-from simulator.timings import tpot_ms
 from simulator.units import NS_PER_MS, NS_PER_S
 
-from .prices import usable_blocks
+from .experts import served_by_replicas
+from .prices import cost_model, usable_blocks
 from .recorded import QUANTITIES, Floats, Recorded
 
 
-def served(run: Recorded, prices: CostModel) -> Result:
+@dataclass(frozen=True, slots=True, eq=False)
+class Served:
+    """A simulated run: instants per request, ns, shape (n,). result: of a single engine.
+
+    taken_ns: when the engine takes a request in: on arrival if idle, else when the step under way
+    ends. Source: vLLM 0.19, `vllm/v1/engine/core.py`, `run_busy_loop`: input queue, then a step.
+    """
+
+    taken_ns: Ints
+    first_token_ns: Ints
+    finish_ns: Ints
+    result: Result | None
+
+    def times(self, output_tokens: Ints) -> dict[str, Floats]:
+        """Quantity -> milliseconds per request, on the clock of the recording."""
+        decoding_ns = self.finish_ns - self.first_token_ns
+        return {
+            "ttft_ms": (self.first_token_ns - self.taken_ns) / NS_PER_MS,
+            "tpot_ms": decoding_ns / (np.maximum(output_tokens - 1, 1) * NS_PER_MS),
+            "e2el_ms": (self.finish_ns - self.taken_ns) / NS_PER_MS,
+        }
+
+    @property
+    def makespan_s(self) -> float:
+        """From the first request to the last token."""
+        return float((self.finish_ns.max() - self.taken_ns.min()) / NS_PER_S)
+
+
+def served(run: Recorded, table: CostTable, prefill_step_factor: float = 1.0) -> Served:
     """The run, simulated with its own settings."""
-    return simulate(
+    if run.replicas > 1:
+        together = served_by_replicas(run, table, prefill_step_factor)
+        taken_ns = _taken_ns(run.trace.arrival_ns, together.results)
+        first_ns, last_ns = (together.column(name) for name in ("first_token_ns", "finish_ns"))
+        return Served(taken_ns, first_ns, last_ns, None)
+    result = simulate(
         run.trace,
         VllmScheduler(
             run.max_num_batched_tokens,
             run.max_num_seqs,
             scheduler_reserve_full_isl=run.reserve_full_isl,
         ),
-        prices,
+        cost_model(run, table, prefill_step_factor=prefill_step_factor),
         PrefixCache(usable_blocks(run)[0], 16),
         async_scheduling=run.async_scheduling,
         max_model_len=run.max_model_len,
     )
+    log = result.requests
+    taken_ns = _taken_ns(log.arrival_ns, (result,))
+    return Served(taken_ns, log.first_token_ns, log.finish_ns, result)
 
 
-def times_of(result: Result) -> dict[str, Floats]:
-    """Quantity -> milliseconds per request, on the clock of the recording."""
-    log, rows = result.requests, np.arange(len(result.trace))
-    taken_ns = _taken_ns(result)
-    return {
-        "ttft_ms": (log.first_token_ns - taken_ns) / NS_PER_MS,
-        "tpot_ms": tpot_ms(result, rows),
-        "e2el_ms": (log.finish_ns - taken_ns) / NS_PER_MS,
-    }
-
-
-def makespan_s(result: Result) -> float:
-    """From the first request to the last token."""
-    return float((result.requests.finish_ns.max() - _taken_ns(result).min()) / NS_PER_S)
-
-
-def _taken_ns(result: Result) -> Ints:
-    """When the engine takes each request in: on arrival if idle, else when the step under way ends.
-
-    Source: vLLM 0.19, `vllm/v1/engine/core.py`, `run_busy_loop`: input queue, then one step.
-    """
-    ends_ns, arrival_ns = result.steps.end_ns, result.requests.arrival_ns
+def _taken_ns(arrival_ns: Ints, results: Iterable[Result]) -> Ints:
+    steps = [result.steps for result in results]
+    ends_ns = np.concatenate([log.end_ns for log in steps])
+    starts_ns = ends_ns - np.concatenate([log.duration_ns for log in steps])
+    ends_ns, chosen = np.unique(ends_ns, return_index=True)
     step = np.minimum(np.searchsorted(ends_ns, arrival_ns), len(ends_ns) - 1)
-    starts_ns = ends_ns[step] - result.steps.duration_ns[step]
-    is_busy = (starts_ns < arrival_ns) & (arrival_ns <= ends_ns[step])
+    is_busy = (starts_ns[chosen][step] < arrival_ns) & (arrival_ns <= ends_ns[step])
     return np.where(is_busy, ends_ns[step], arrival_ns)
 
 
 def compared_run(
-    run: Recorded, times: dict[str, Floats], makespan: float, *, fitted_on: str, but: frozenset[int]
+    run: Recorded, simulated: Served, *, fitted_on: str, but: frozenset[int]
 ) -> tuple[list[Row], list[Samples]]:
     """Rows and samples of the requests that no constant was read off. but: the others."""
+    times, makespan = simulated.times(run.trace.output_tokens), simulated.makespan_s
     kept = np.array([row not in but for row in range(len(run.trace))])
     rows: list[Row] = []
     samples = []

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 from costmodels import CostTable
 from experiments.validation.report import DatasetReport, Row, Samples
-from simulator.result import Result
 
-from .compare import compared_run, makespan_s, served, times_of
+from .compare import Served, compared_run, served
 from .opening import Constant, constant_of
-from .prices import cost_model, kernel_table, usable_blocks
+from .prices import kernel_table, usable_blocks
 from .recorded import Recorded
 
 SOURCE = "LLMServingSim, bench/examples (MIT): vLLM AsyncLLM in process, 300 ShareGPT requests"
@@ -25,7 +24,7 @@ class Priced:
 
     run: Recorded
     table: CostTable
-    result: Result
+    unfitted: Served
     constant: Constant | None
 
     @property
@@ -41,7 +40,7 @@ def report_of(runs: list[Recorded]) -> DatasetReport:
     samples: list[Samples] = []
     notes: list[str] = []
     for one in priced:
-        added, pairs = _compared(one, one.result, UNFITTED, frozenset())
+        added, pairs = compared_run(one.run, one.unfitted, fitted_on=UNFITTED, but=frozenset())
         rows += added
         notes += _notes(one)
         reference = _reference(one, priced)
@@ -57,10 +56,12 @@ def report_of(runs: list[Recorded]) -> DatasetReport:
         if abs(factor - 1) < NO_SLOWER:
             samples += pairs
             continue
-        again = served(one.run, cost_model(one.run, one.table, prefill_step_factor=factor))
+        again = served(one.run, one.table, factor)
         place = "its opening" if reference is one else f"opening of {reference.run.name}"
         fitted_on = f"x {factor:.3f}, {place}"
-        added, pairs = _compared(one, again, fitted_on, seen if reference is one else frozenset())
+        added, pairs = compared_run(
+            one.run, again, fitted_on=fitted_on, but=seen if reference is one else frozenset()
+        )
         rows += added
         samples += pairs
     return DatasetReport("llmservingsim", SOURCE, tuple(rows), tuple(samples), tuple(notes))
@@ -68,21 +69,15 @@ def report_of(runs: list[Recorded]) -> DatasetReport:
 
 def _priced(run: Recorded) -> Priced:
     table = kernel_table(run)
-    result = served(run, cost_model(run, table))
-    return Priced(run, table, result, constant_of(run, result))
+    unfitted = served(run, table)
+    constant = constant_of(run, unfitted.result) if unfitted.result else None
+    return Priced(run, table, unfitted, constant)
 
 
 def _reference(one: Priced, others: list[Priced]) -> Priced | None:
     """The run whose opening gives the constant: on the same GPU, and on the fewest of them."""
     held = [other for other in others if other.gpu == one.gpu and other.constant is not None]
     return min(held, key=lambda other: other.run.gpus * other.run.replicas, default=None)
-
-
-def _compared(
-    one: Priced, result: Result, fitted_on: str, but: frozenset[int]
-) -> tuple[list[Row], list[Samples]]:
-    times, makespan = times_of(result), makespan_s(result)
-    return compared_run(one.run, times, makespan, fitted_on=fitted_on, but=but)
 
 
 def _notes(one: Priced) -> list[str]:
