@@ -10,22 +10,18 @@ Source: https://github.com/ai-dynamo/aiconfigurator (Apache-2.0), read from its 
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any  # Any: cells of a Parquet file
-
-import numpy as np
 
 from simulator.errors import ConfigError, nearest
 
 from .importers.imported import Source, imported_table
-from .importers.kernel_attention import Columns
-from .importers.kernels import NOTE, Kernels, operators_of
+from .importers.kernels import NOTE, operators_of
+from .importers.package_tables import Place, read_kernels
 from .model_config import ModelConfig
-from .model_memory import DEFAULT_ACTIVATION_RESERVE_BYTES, element_bytes, kv_blocks_from_memory
+from .model_memory import DEFAULT_ACTIVATION_RESERVE_BYTES, kv_blocks_from_memory
 from .section import Section
 from .table import CostTable, KVCapacity
 from .yaml_text import read_yaml
@@ -33,8 +29,6 @@ from .yaml_text import read_yaml
 PACKAGE = "aiconfigurator-core"
 MODULE = "aiconfigurator_core"
 BACKENDS = ("vllm", "sglang", "trtllm")
-FUSES_SCALING = ("trtllm",)
-"""Back ends whose activation and attention kernels write the FP8 input of the next GEMM."""
 DTYPES = {
     **{"bfloat16": "bfloat16", "bf16": "bfloat16"},
     **{"fp8": "fp8", "fp8_static": "fp8", "fp8_block": "fp8_block"},
@@ -45,27 +39,6 @@ GPU_MEMORY_UTILIZATION = 0.9
 BLOCK_SIZE = 16
 GRAPH_SIZES = (1, 2, 4, *range(8, 256, 8), *range(256, 513, 16))
 """Batch sizes vLLM captures by default for 256 sequences and more."""
-
-Filters = list[tuple[str, str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where the tables of a GPU and a back end lie."""
-
-    systems: Path
-    name: str
-    backend: str
-
-    def newest(self, what: str, file: str) -> Path:
-        """The newest version of a table."""
-        folder = self.systems / "data" / self.name / what / self.backend
-        found = sorted(folder.glob(f"*/{file}.parquet"), key=lambda path: _order(path.parent.name))
-        if not found:
-            raise ConfigError(
-                f"{PACKAGE} {version(PACKAGE)} holds no {file} of {self.backend} on {self.name}"
-            )
-        return found[-1]
 
 
 def is_installed() -> bool:
@@ -98,27 +71,16 @@ def measured_table(
     """
     place = _place(name)
     system = _system(place)
-    gemm_dtype, cache_dtype = (
-        _known(dtype, DTYPES, "dtype"),
-        _known(kv_dtype, KV_DTYPES, "kv_dtype"),
-    )
-    path = place.newest("gemm", "gemm_perf")
-    gemm = _read(path, ("m", "n", "k"), [("gemm_dtype", "=", gemm_dtype)])
-    plain, static = gemm_dtype == "bfloat16", dtype == "fp8_static"
-    kernels = Kernels(
-        gemm=gemm,
-        head_gemm=None
-        if plain
-        else _read(path, ("m", "n", "k"), [("gemm_dtype", "=", "bfloat16")]),
-        prefill=_attention(place, "context", model.head_dim, cache_dtype),
-        decode=_attention(place, "generation", model.head_dim, cache_dtype),
-        all_reduce=_all_reduce(place, tensor_parallel) if tensor_parallel > 1 else None,
+    gemm_dtype = _known(dtype, DTYPES, "dtype")
+    cache_dtype = _known(kv_dtype, KV_DTYPES, "kv_dtype")
+    kernels, engine = read_kernels(
+        place,
+        model,
+        tensor_parallel,
+        dtype=gemm_dtype,
+        kv_dtype=cache_dtype,
+        is_static=dtype == "fp8_static",
         bandwidth=system.number("mem_bw", 1) / 1e6,
-        no_search=_scaling(place, "computescale_perf") if static else None,
-        no_scaling=_scaling(place, "scale_matrix_perf")
-        if static and place.backend in FUSES_SCALING
-        else None,
-        kv_bytes=element_bytes(cache_dtype),
     )
     counted, attention = operators_of(kernels, model, tensor_parallel)
     released = version(PACKAGE)
@@ -126,8 +88,8 @@ def measured_table(
         name="AIConfigurator",
         device=place.name,
         dtype=dtype,
-        engine=f"kernels of {place.backend} {path.parent.name}, in CUDA graphs",
-        software={PACKAGE: released, place.backend: path.parent.name},
+        engine=f"kernels of {place.backend} {engine}, in CUDA graphs",
+        software={PACKAGE: released, place.backend: engine},
         url="https://github.com/ai-dynamo/aiconfigurator, systems/data",
         licence="Apache-2.0",
         note=NOTE,
@@ -138,7 +100,7 @@ def measured_table(
         table,
         name=f"aiconfigurator-{name.replace('/', '-')}-{model.name}-tp{tensor_parallel}",
         description=f"{model.name}, {dtype}, on {tensor_parallel} x {place.name}: kernels of "
-        f"{place.backend} {path.parent.name} measured by NVIDIA ({PACKAGE} {released})",
+        f"{place.backend} {engine} measured by NVIDIA ({PACKAGE} {released})",
         parameters={**table.parameters, "decode_batch_sizes": sizes, "mixed_batch_sizes": sizes},
         kv=_kv(system, model, tensor_parallel, dtype=gemm_dtype, kv_dtype=cache_dtype),
     )
@@ -147,7 +109,7 @@ def measured_table(
     return replace(table, provenance={**table.provenance, "command": command})
 
 
-def _place(name: str) -> _Place:
+def _place(name: str) -> Place:
     system, _, backend = name.partition("/")
     backend = backend or BACKENDS[0]
     if not is_installed():
@@ -166,7 +128,7 @@ def _place(name: str) -> _Place:
             f"back end {backend!r} is unknown{nearest(backend, BACKENDS)} "
             f"(known: {', '.join(BACKENDS)})"
         )
-    return _Place(_folder(), system, backend)
+    return Place(_folder(), system, backend)
 
 
 def _folder() -> Path:
@@ -176,7 +138,7 @@ def _folder() -> Path:
     return Path(spec.submodule_search_locations[0]) / "systems"
 
 
-def _system(place: _Place) -> Section:
+def _system(place: Place) -> Section:
     path = place.systems / f"{place.name}.yaml"
     document, marks = read_yaml(path)
     return Section(document, file=str(path), marks=marks).section("gpu")
@@ -189,44 +151,6 @@ def _known(dtype: str, known: dict[str, str], option: str) -> str:
             f"({', '.join(known)})"
         )
     return known[dtype]
-
-
-def _attention(place: _Place, what: str, head_dim: int, kv_dtype: str) -> Columns:
-    filters: Filters = [
-        *(("head_dim", "=", head_dim), ("kv_cache_dtype", "=", kv_dtype)),
-        *(("attn_dtype", "=", "bfloat16"), ("window_size", "=", 0)),
-    ]
-    keys: tuple[str, ...] = ("batch_size", "step")
-    if what == "context":
-        keys, filters = ("isl",), [*filters, ("batch_size", "=", 1)]
-    path = place.newest("attention", f"{what}_attention_perf")
-    return _read(path, (*keys, "num_heads", "num_key_value_heads"), filters)
-
-
-def _scaling(place: _Place, file: str) -> Columns:
-    """What it takes to find the scales of an FP8 GEMM's input, or to apply them."""
-    return _read(place.newest("quantize", file), ("m", "k"), [("quant_dtype", "=", "fp8")])
-
-
-def _all_reduce(place: _Place, gpus: int) -> Columns:
-    path = place.newest("comm", "custom_allreduce_perf")
-    filters: Filters = [("num_gpus", "=", gpus)]
-    if place.backend != "trtllm":
-        filters.append(("backend", "=", f"{place.backend}_graph"))
-    return _read(path, ("message_size",), filters)
-
-
-def _read(path: Path, columns: tuple[str, ...], filters: Filters) -> Columns:
-    """The rows that pass, slowest first: where kernels compete, the quickest is kept last."""
-    from pyarrow.parquet import read_table  # here: nobody else needs it
-
-    table = read_table(path, columns=[*columns, "latency"], filters=filters)
-    if not table.num_rows:
-        asked = ", ".join(f"{column} {value}" for column, _, value in filters)
-        raise ConfigError(f"{path.name} of {path.parent}: has no rows with {asked}")
-    read = {name: table.column(name).to_numpy() for name in table.column_names}
-    order = np.argsort(-read["latency"], kind="stable")
-    return {name: values[order] for name, values in read.items()}
 
 
 def _kv(
@@ -247,8 +171,3 @@ def _kv(
         return None
     origin = f"an estimate: {GPU_MEMORY_UTILIZATION} of {memory / 2**30:.0f} GiB a GPU, less "
     return KVCapacity(blocks, BLOCK_SIZE, origin + "weights and 4 GiB")
-
-
-def _order(released: str) -> tuple[int, ...]:
-    """Versions by number: 1.3.0rc9 before 1.3.0rc10."""
-    return tuple(int(number) for number in re.findall(r"\d+", released))
