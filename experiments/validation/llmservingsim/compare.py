@@ -91,11 +91,15 @@ def compared_run(
     kept = np.array([row not in but for row in range(len(run.trace))])
     rows: list[Row] = []
     samples = []
+    several = run.trace.output_tokens > 1
     for quantity in QUANTITIES:
-        pairs = Samples(run.name, quantity, run.times[quantity][kept], times[quantity][kept])
+        chosen = kept & several if quantity == "tpot_ms" else kept
+        if not chosen.any():
+            continue
+        pairs = Samples(run.name, quantity, run.times[quantity][chosen], times[quantity][chosen])
         samples.append(pairs)
         rows += [
-            replace(row, peer=_peer_error(run, quantity, row.statistic, kept))
+            replace(row, peer=_peer_error(run, quantity, row.statistic, chosen))
             for row in compared(pairs, fitted_on=fitted_on)
         ]
     error = (makespan - run.makespan_s) / run.makespan_s

@@ -8,6 +8,8 @@ recent earlier request that is long enough is taken.
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +30,8 @@ def block_hashes(folder: Path, prompts: Ints, outputs: Ints, shared: Ints) -> tu
     prompts, outputs: tokens; shared: leading blocks found in an earlier request; shape (n,).
     """
     for path in _traces_around(folder):
+        if not _begins_with(path, int(prompts[0])):
+            continue
         try:
             trace = read_trace(path)
         except WorkloadError:
@@ -44,6 +48,16 @@ def _traces_around(folder: Path) -> list[Path]:
     folder = folder.resolve()
     places = [folder, *(parent / "traces" for parent in folder.parents[:3])]
     return [path for place in places for path in sorted(place.glob("*.jsonl*"))]
+
+
+def _begins_with(path: Path, prompt_tokens: int) -> bool:
+    """Whether the first request is of that length: most traces need not be read."""
+    try:
+        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+            first = json.loads(file.readline())
+    except (OSError, EOFError, ValueError):
+        return False
+    return isinstance(first, dict) and first.get("input_length") == prompt_tokens
 
 
 def _by_recency(prompts: Ints, shared: Ints) -> Hashes:

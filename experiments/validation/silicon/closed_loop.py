@@ -49,12 +49,13 @@ def predicted_ms(server: Server) -> tuple[float, float]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExtrapolationWarning)
         cache = KVCache(prices.table.kv.blocks, prices.table.kv.block_size)
-        result = simulate(_load(server), policy, prices, cache, users=server.users)
+        result = simulate(load(server), policy, prices, cache, users=server.users)
     rows = np.arange(len(result.trace))
     return float(ttft_ns(result, rows).mean() / NS_PER_MS), float(tpot_ms(result, rows).mean())
 
 
-def _load(server: Server) -> Trace:
+def load(server: Server) -> Trace:
+    """Five requests for each user, all there at the start."""
     random = np.random.Generator(np.random.PCG64(SEED))
     requests, ratio = REQUESTS_PER_USER * server.users, LENGTH_RATIO[server.who]
     prompts, outputs = (
