@@ -16,6 +16,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from costmodels.model_config import ModelConfig
 from costmodels.operators_table import AttentionPoint, Operator
 from simulator.errors import ConfigError
@@ -33,8 +36,6 @@ NOTE = (
     "norms, rope and activation are estimated from bandwidth, the history of prompt chunks from "
     "causal prefills; mixed steps, sampler and host time are not in the table"
 )
-
-Gemms = dict[int, dict[tuple[int, int], float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +66,8 @@ def operators_of(
 ) -> tuple[dict[str, Operator], tuple[AttentionPoint, ...]]:
     """(counted operators, attention points) of one GPU. ConfigError: a size was not measured."""
     heads, kv_heads = heads_of(model, tensor_parallel)
-    gemms = _gemms(kernels.gemm)
-    head_gemms = gemms if kernels.head_gemm is None else _gemms(kernels.head_gemm)
+    gemms = kernels.gemm
+    head_gemms = gemms if kernels.head_gemm is None else kernels.head_gemm
     queries, keys = heads * model.head_dim, kv_heads * model.head_dim
     hidden, inner = model.hidden_size, model.intermediate_size // tensor_parallel
     traffic = BYTES * (8 * hidden + 2 * (queries + keys) + 4 * keys + 3 * inner)
@@ -75,7 +76,7 @@ def operators_of(
         "o": _gemm(gemms, hidden, queries),
         "gate_up": _gemm(gemms, 2 * inner, hidden),
         "down": _gemm(gemms, hidden, inner),
-        "elementwise (estimated)": _elementwise(traffic, kernels.bandwidth, max(gemms)),
+        "elementwise (estimated)": _elementwise(traffic, kernels.bandwidth, int(gemms["m"].max())),
         "lm_head": _gemm(
             head_gemms, model.vocab_size // tensor_parallel, hidden, axis="sequences", per="step"
         ),
@@ -95,30 +96,30 @@ def operators_of(
     return counted, attention
 
 
-def _gemms(columns: Columns) -> Gemms:
-    gemms: Gemms = {}
-    rows = zip(*(columns[name].tolist() for name in ("m", "n", "k", "latency")), strict=True)
-    for m, n, k, latency in rows:
-        gemms.setdefault(m, {})[n, k] = 1000 * latency
-    return gemms
-
-
-def _gemm(gemms: Gemms, n: int, k: int, *, axis: str = "tokens", per: str = "layer") -> Operator:
+def _gemm(gemms: Columns, n: int, k: int, *, axis: str = "tokens", per: str = "layer") -> Operator:
     """C[m, n] = A[m, k] B[k, n] over m, for those m that have the sizes around n and k."""
-    sizes = {size for times in gemms.values() for size in times}
-    columns, depths = ({size[i] for size in sizes} for i in (0, 1))
-    (n_low, n_high), (k_low, k_high) = around(columns, n), around(depths, k)
+    columns, depths = gemms["n"], gemms["k"]
+    n_ends, k_ends = (
+        around(np.unique(sizes).tolist(), size) for sizes, size in ((columns, n), (depths, k))
+    )
+    corners = [
+        _times_by_m(gemms, (columns == column) & (depths == depth))
+        for column in n_ends
+        for depth in k_ends
+    ]
     points = []
-    for m, times in sorted(gemms.items()):
-        corners = [times.get((a, b)) for a in (n_low, n_high) for b in (k_low, k_high)]
-        known = [corner for corner in corners if corner is not None]
-        if len(known) == 4:
-            low = line(known[0], known[1], (k_low, k_high), k)
-            high = line(known[2], known[3], (k_low, k_high), k)
-            points.append((m, line(low, high, (n_low, n_high), n)))
+    for m in sorted(set.intersection(*({*times} for times in corners))):
+        a, b, c, d = (times[m] for times in corners)
+        points.append((m, line(line(a, b, k_ends, k), line(c, d, k_ends, k), n_ends, n)))
     if not points:
         raise ConfigError(f"no GEMM near n {n}, k {k} was measured: the model is too large")
     return Operator(axis=axis, per=per, points=points_of(points))
+
+
+def _times_by_m(gemms: Columns, rows: NDArray[np.bool_]) -> Points:
+    """m -> us; where kernels compete the last row counts."""
+    times_us = 1000 * gemms["latency"][rows]
+    return dict(zip(gemms["m"][rows].tolist(), times_us.tolist(), strict=True))
 
 
 def _by_depth(columns: Columns) -> dict[int, Points]:
