@@ -2,7 +2,6 @@
 
 import csv
 import gzip
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -106,13 +105,24 @@ def test_without_the_package_one_message_says_how_to_get_it(tmp_path, monkeypatc
 @needs_package
 @pytest.mark.skipif(not FILE.is_file(), reason="the measured servers are not here")
 def test_errors_on_measured_servers_stay_as_small_as_they_are(tmp_path):
-    """Every 40th row: 23 usable ones; on all 912 the median error of TPOT is 9.3 %, rho 0.949."""
+    """Every 24th row of short answers and up to 32 users; on all 912 usable rows the median error
+    of TPOT is 9.3 % and rho 0.949, on the 309 of InferenceX 5.3 % and 0.983.
+    """
     with gzip.open(FILE, "rt") as file:
-        kept = list(islice(file, 0, None, 40))
-    (tmp_path / silicon.FILE).write_text("".join(kept))
+        reader = csv.DictReader(file)
+        small = [
+            row
+            for row in reader
+            if float(row["osl"]) <= 1024 and 1 <= float(row["concurrency"] or 0) <= 32
+        ]
+    with (tmp_path / silicon.FILE).open("w", newline="") as file:
+        writer = csv.DictWriter(file, reader.fieldnames)
+        writer.writeheader()
+        writer.writerows(small[::24])
     rows = {
         (row.run.split()[0], row.quantity, row.statistic): row for row in validate(tmp_path).rows
     }
+    assert rows["all", "tpot_ms", "median_abs_error"].n > 15
     assert rows["all", "tpot_ms", "median_abs_error"].error < 0.11
-    assert rows["all", "tpot_ms", "rank_correlation"].predicted > 0.93
+    assert rows["all", "tpot_ms", "rank_correlation"].predicted > 0.95
     assert rows["InferenceX", "tpot_ms", "median_abs_error"].error < 0.08
