@@ -163,11 +163,14 @@ class OperatorsCostModel:
 
     def with_extrapolation(self, mode: str) -> OperatorsCostModel:
         """The same prices with another mode beyond the grid, and nothing counted yet."""
-        parameters: dict[str, Any] = {**self.table.parameters, "extrapolation": mode}
+        return self.with_parameters(extrapolation=mode)
+
+    def with_parameters(self, **changes: Any) -> OperatorsCostModel:
+        """The same kernels with some parameters changed, and nothing counted yet."""
+        parameters: dict[str, Any] = {**self.table.parameters, **changes}
         assert self.table.operators is not None, self.table.name  # made with grids
-        return OperatorsCostModel(
-            self.table.operators, **parameters, table=replace(self.table, parameters=parameters)
-        )
+        table = replace(self.table, parameters=parameters)
+        return OperatorsCostModel(self.table.operators, **parameters, table=table)
 
     def extrapolation_report(
         self, steps: int | None = None, time_ms: float | None = None

@@ -38,17 +38,10 @@ def cost_model(
     prefill_step_factor: how much slower steps with prompts run than their kernels one by one.
     """
     assert table.operators is not None, table.name
-    parameters = {
-        "layers": int(str(table.parameters["layers"])),
-        "prefill_step_factor": prefill_step_factor,
-    }
-    return OperatorsCostModel(
-        table.operators,
-        layers=int(str(table.parameters["layers"])),
-        decode_batch_sizes=run.graph_sizes,
-        mixed_batch_sizes=run.graph_sizes,
-        prefill_step_factor=prefill_step_factor,
-        table=replace(table, parameters={**table.parameters, **parameters}),
+    layers = int(str(table.parameters["layers"]))
+    sizes = list(run.graph_sizes)
+    return OperatorsCostModel(table.operators, layers=layers, table=table).with_parameters(
+        decode_batch_sizes=sizes, mixed_batch_sizes=sizes, prefill_step_factor=prefill_step_factor
     )
 
 
