@@ -30,7 +30,7 @@ from simulator.errors import ConfigError
 from simulator.plan import StepShape
 
 from .attention import AttentionTimes, Decodes
-from .counted import CountedTimes, padded_size
+from .counted import CountedTimes, counted_by, padded_size
 from .curves import BITS, HALF, ONE_NS, UNMEASURED, fixed
 from .extrapolation import Beyond, Extrapolation
 from .operators_table import OperatorGrids
@@ -92,15 +92,7 @@ class OperatorsCostModel:
         self._sizes, self._mixed_sizes = sorted(decode_batch_sizes), sorted(mixed_batch_sizes)
         grows = extrapolation != "clamp"
         self._by_tokens, self._by_sequences, self._by_bytes = (
-            CountedTimes(
-                {
-                    name: operator
-                    for name, operator in grids.counted.items()
-                    if operator.axis == axis
-                },
-                layers,
-                grows=grows,
-            )
+            CountedTimes(counted_by(grids.counted, axis), layers, grows=grows)
             for axis in ("tokens", "sequences", "bytes")
         )
         self._most_tokens = min(self._by_tokens.limit, self._by_bytes.limit)
