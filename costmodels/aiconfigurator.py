@@ -162,7 +162,7 @@ def _kv(
         blocks = kv_blocks_from_memory(
             gpu_memory_bytes=memory,
             gpu_memory_utilization=GPU_MEMORY_UTILIZATION,
-            weight_bytes=model.weight_bytes(dtype.partition("_")[0], tensor_parallel),
+            weight_bytes=model.weight_bytes(dtype, tensor_parallel),
             activation_reserve_bytes=DEFAULT_ACTIVATION_RESERVE_BYTES,
             kv_bytes_per_token=model.kv_bytes_per_token(kv_dtype, tensor_parallel),
             block_size=BLOCK_SIZE,
