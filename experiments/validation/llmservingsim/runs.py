@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from costmodels import CostTable
 from experiments.validation.report import DatasetReport, Row, Samples
+from simulator.errors import ConfigError, TableFormatError
 
 from .compare import Served, compared_run, served
 from .opening import Constant, constant_of
@@ -34,11 +35,14 @@ class Priced:
 
 
 def report_of(runs: list[Recorded]) -> DatasetReport:
-    """Every run with nothing fitted, and with the constant of its GPU."""
-    priced = [_priced(run) for run in runs]
+    """Every run with nothing fitted, and with the constant of its GPU.
+
+    Raises:
+        ConfigError: no run can be priced; what only some of them lack is a note.
+    """
+    priced, notes = _priceable(runs)
     rows: list[Row] = []
     samples: list[Samples] = []
-    notes: list[str] = []
     for one in priced:
         added, pairs = compared_run(one.run, one.unfitted, fitted_on=UNFITTED, but=frozenset())
         rows += added
@@ -65,6 +69,20 @@ def report_of(runs: list[Recorded]) -> DatasetReport:
         rows += added
         samples += pairs
     return DatasetReport("llmservingsim", SOURCE, tuple(rows), tuple(samples), tuple(notes))
+
+
+def _priceable(runs: list[Recorded]) -> tuple[list[Priced], list[str]]:
+    """(runs with prices, why others have none)."""
+    priced: list[Priced] = []
+    problems: list[str] = []
+    for run in runs:
+        try:
+            priced.append(_priced(run))
+        except (ConfigError, TableFormatError) as error:
+            problems.append(f"{run.name} is left out: {error}")
+    if not priced:
+        raise ConfigError("; ".join(problems))
+    return priced, problems
 
 
 def _priced(run: Recorded) -> Priced:

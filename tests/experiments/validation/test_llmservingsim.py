@@ -193,6 +193,16 @@ def test_a_missing_column_and_an_unknown_model_are_named(tmp_path):
         validate(tmp_path)
 
 
+def test_a_run_that_cannot_be_priced_is_noted_and_the_others_are_compared(tmp_path):
+    rows = [request(0, 32, 2, 0.0, queued_s=0.0, first_s=0.003, last_s=0.004)]
+    run_folder(tmp_path / "good", requests=rows)
+    strange = run_folder(tmp_path / "strange", requests=rows) / "vllm_meta.json"
+    strange.write_text(strange.read_text().replace("Llama-3.1-8B", "Gemma-9"))
+    report = validate(tmp_path)
+    assert {row.run for row in report.rows} == {"good"}
+    assert any(note.startswith("strange is left out: ") for note in report.notes)
+
+
 @pytest.fixture(scope="module")
 def errors():
     """(run, fitted on nothing?, quantity, statistic) -> error of the recorded runs."""
