@@ -141,6 +141,8 @@ def test_a_measured_table_asked_for_by_name_is_of_its_own_model_and_device(asked
     config = RunConfig(cost_model="b300-qwen3-32b-tp1", **asked)
     with pytest.raises(ConfigError, match=said):
         build_memory(config, build_cost_model(config).table)
+
+
 @pytest.mark.skipif(not is_installed(), reason="aiconfigurator-core is not installed")
 def test_kernels_of_a_package_take_model_gpus_and_dtypes_from_the_config() -> None:
     config = RunConfig(
