@@ -18,7 +18,7 @@ from pathlib import Path
 from simulator.errors import ConfigError, nearest
 
 from .importers.imported import Source, imported_table
-from .importers.kernels import NOTE, operators_of
+from .importers.kernels import NOTE, operators_of, refuse_experts
 from .importers.package_tables import Place, read_kernels
 from .model_config import ModelConfig
 from .model_memory import DEFAULT_ACTIVATION_RESERVE_BYTES, kv_blocks_from_memory
@@ -70,6 +70,7 @@ def measured_table(
     Raises ConfigError without the package, and for what it has not measured.
     """
     place = _place(name)
+    refuse_experts(model)
     system = _system(place)
     gemm_dtype = _known(dtype, DTYPES, "dtype")
     cache_dtype = _known(kv_dtype, KV_DTYPES, "kv_dtype")

@@ -61,10 +61,17 @@ class Kernels:
     no_scaling: Columns | None = None
 
 
+def refuse_experts(model: ModelConfig) -> None:
+    """Only dense models are composed from these tables."""
+    if model.experts:
+        raise ConfigError(f"{model.name} has experts, which these tables are not read for")
+
+
 def operators_of(
     kernels: Kernels, model: ModelConfig, tensor_parallel: int
 ) -> tuple[dict[str, Operator], tuple[AttentionPoint, ...]]:
     """(counted operators, attention points) of one GPU. ConfigError: a size was not measured."""
+    refuse_experts(model)
     heads, kv_heads = heads_of(model, tensor_parallel)
     gemms = kernels.gemm
     head_gemms = gemms if kernels.head_gemm is None else kernels.head_gemm

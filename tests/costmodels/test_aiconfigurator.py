@@ -162,6 +162,11 @@ def test_what_is_not_there_is_named(package, name, options, problem):
         load_cost_model(f"aiconfigurator:{name}", model=package, **options)
 
 
+def test_experts_are_not_priced(package):
+    with pytest.raises(ConfigError, match="qwen3-30b-a3b has experts"):
+        load_cost_model("aiconfigurator:tiny_gpu", model="qwen3-30b-a3b")
+
+
 def test_a_model_is_needed(package):
     with pytest.raises(ConfigError, match="aiconfigurator:tiny_gpu needs a model"):
         load_cost_model("aiconfigurator:tiny_gpu")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from costmodels.aiconfigurator import BACKENDS, systems
-from costmodels.model_config import bundled_models
+from costmodels.model_config import bundled_models, find_model
 
 
 class Server(NamedTuple):
@@ -64,7 +64,9 @@ def _unusable(row: dict[str, str]) -> str | None:
 
 def _model(row: dict[str, str]) -> str | None:
     name = row["model_path"].rpartition("/")[2].lower()
-    return max((held for held in bundled_models() if name.startswith(held)), key=len, default=None)
+    known = [held for held in bundled_models() if name.startswith(held)]
+    held = max(known, key=len, default=None)
+    return None if held is None or find_model(held).experts else held
 
 
 def _server(row: dict[str, str]) -> Server:
