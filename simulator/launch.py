@@ -169,7 +169,7 @@ class Launcher:
             seats,
             gone,
             ended,
-            price,
+            cost,
             0,
         )
         self._entries.add(entry(*row))
