@@ -57,14 +57,14 @@ def validate(folder: Path) -> DatasetReport:
     predicted = np.array([predicted_ms(server) for server in servers])
     measured = np.array([(server.ttft_ms, server.tpot_ms) for server in servers])
     rows: list[Row] = []
-    samples = []
-    for group, chosen in _groups(servers):
+    samples: list[Samples] = []
+    for group, chosen, is_drawn in _groups(servers):
         for column, quantity in ((1, "tpot_ms"), (0, "ttft_ms")):
             pairs = Samples(
                 group, quantity, measured[chosen][:, column], predicted[chosen][:, column]
             )
             rows += _compared(pairs)
-            samples.append(pairs)
+            samples += [pairs] if is_drawn else []
     return DatasetReport("silicon", SOURCE, tuple(rows), tuple(samples), _notes(servers, excluded))
 
 
@@ -73,23 +73,28 @@ def _file(folder: Path) -> Path | None:
     return found[0] if found else None
 
 
-def _groups(servers: list[Server]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """All rows; those of each origin; those of each origin, GPU, back end and model."""
-    origins = [server.who for server in servers]
-    kinds = [f"{s.who}: {s.model} {s.dtype}, {s.backend} on {s.system}" for s in servers]
-    yield f"all {len(servers)}", np.ones(len(servers), np.bool_)
-    for labels in (origins, kinds):
+def _groups(servers: list[Server]) -> Iterator[tuple[str, NDArray[np.bool_], bool]]:
+    """(label, rows, whether figures show them): all; of each origin, with each back end, each kind.
+
+    A kind is a model and a dtype, on a back end and a GPU.
+    """
+    yield f"all {len(servers)}", np.ones(len(servers), np.bool_), False
+    for labels, is_drawn in (
+        ([s.who for s in servers], False),
+        ([f"{s.who}, {s.backend}" for s in servers], True),
+        ([f"{s.who}: {s.model} {s.dtype}, {s.backend} on {s.system}" for s in servers], False),
+    ):
         for label in sorted({*labels}):
-            yield label, np.array([held == label for held in labels])
+            yield label, np.array([held == label for held in labels]), is_drawn
 
 
 def _compared(pairs: Samples) -> list[Row]:
     off = pairs.predicted / pairs.measured - 1
     n = len(off)
 
-    def row(statistic: str, error: float, predicted: float | None = None, note: str = "") -> Row:
+    def row(statistic: str, error: float, note: str = "") -> Row:
         return Row(
-            *(pairs.run, pairs.quantity, statistic, None, predicted, error, n, UNFITTED), note=note
+            *(pairs.run, pairs.quantity, statistic, None, None, error, n, UNFITTED), note=note
         )
 
     rows = [
@@ -98,7 +103,7 @@ def _compared(pairs: Samples) -> list[Row]:
     ]
     if n > 2:
         rho = rank_correlation(pairs.measured, pairs.predicted)
-        rows.append(row("rank_correlation", 1 - rho, rho, "error: 1 - Spearman's rho"))
+        rows.append(row("rank_correlation", rho, "Spearman's rho, not an error"))
     return rows
 
 
