@@ -64,6 +64,11 @@ class CountedTimes:
         return prices
 
 
+def counted_by(operators: Mapping[str, Operator], axis: str) -> dict[str, Operator]:
+    """Those that were timed against this count: `tokens`, `sequences` or `bytes`."""
+    return {name: operator for name, operator in operators.items() if operator.axis == axis}
+
+
 def _check(name: str, time_us: float) -> None:
     if time_us > MAX_US:
         raise ConfigError(

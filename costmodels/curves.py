@@ -22,6 +22,7 @@ ONE_NS = 1 << BITS
 HALF = ONE_NS >> 1
 FITS = 1 << 62
 """Prices below it fit an int64; a step of 275 s does not."""
+SHARE_UNITS = 1 << 20
 UNMEASURED = -1
 """The limit of a curve that lies outside the measured range everywhere."""
 
@@ -88,6 +89,22 @@ class Curve(NamedTuple):
         knots = [knot * times for knot in self.knots]
         values = [value + plus for value in self.values]
         return _curve(knots, values, self.slopes[-1] // times, self.limit * times)
+
+    def split(self, share: float) -> tuple[Curve, Curve]:
+        """(the rest, a share) of these prices, which add up to them exactly at every point.
+
+        >>> rest, part = curve_through([(4, 80.0), (8, 90.0)], grows=True).split(0.25)
+        >>> rest.at(8) == fixed(67.5), part.at(8) == fixed(22.5)
+        (True, True)
+        """
+        units = round(share * SHARE_UNITS)
+        part = [value * units // SHARE_UNITS for value in self.values]
+        rest = [value - taken for value, taken in zip(self.values, part, strict=True)]
+        last = self.slopes[-1] * units // SHARE_UNITS
+        return (
+            _curve(self.knots, rest, self.slopes[-1] - last, self.limit),
+            _curve(self.knots, part, last, self.limit),
+        )
 
 
 def curve_through(points: Iterable[tuple[int, float]], *, grows: bool) -> Curve:

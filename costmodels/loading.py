@@ -10,6 +10,7 @@ from simulator.cost_model import CostModel
 from simulator.errors import ConfigError, TableFormatError, nearest
 from simulator.plan import StepShape
 
+from .aiconfigurator import measured_table, systems
 from .constant import ConstantCostModel
 from .hardware import GPUS, find_gpu
 from .lesson import LessonCostModel
@@ -52,9 +53,10 @@ def load_cost_model(
     """A cost model by name (`list_cost_models()`), from a table file, or from published tables.
 
     model, device, tp, dtype, kv_dtype: what `roofline` prices; a measured table says so itself, and
-    is refused if it was measured with something else. Published
-    tables are named by their source and folder, `llmservingsim:FOLDER` (`costmodels.importers`),
-    and need a model; tp is 1 unless given.
+    is refused if it was measured with something else. Published tables are named by their source
+    and folder, `llmservingsim:FOLDER` (`costmodels.importers`), and need a model; tp is 1 unless
+    given. So are the kernels of the package `aiconfigurator-core`, `aiconfigurator:h100_sxm`, which
+    also come in several dtypes.
 
     >>> load_cost_model("lesson").table.kind
     'lesson'
@@ -66,11 +68,11 @@ def load_cost_model(
     if name == "roofline":
         return _roofline(model, device, tp=tp, dtype=dtype, kv_dtype=kv_dtype)
     source, _, folder = name.partition(":")
-    is_published = bool(folder) and source in PUBLISHED
-    if is_published:
-        given["model"] = given["tp"] = None
-    if is_published:
-        _refuse(given, name)
+    if is_published(name):
+        if is_packaged(name):
+            _refuse({"device": device}, name)
+            return _packaged(folder, model, tp=tp, dtype=dtype, kv_dtype=kv_dtype)
+        _refuse({**given, "model": None, "tp": None}, name)
         return _published(source, folder, model, 1 if tp is None else tp)
     if name == "lesson":
         _refuse(given, name)
@@ -86,6 +88,18 @@ def load_cost_model(
         raise TableFormatError(f"{path}: {error}") from None
 
 
+def is_published(name: str) -> bool:
+    """Does it name kernel tables that others measured, `SOURCE:WHERE`?"""
+    source, _, where = name.partition(":")
+    return bool(where) and source in PUBLISHED
+
+
+def is_packaged(name: str) -> bool:
+    """Does it name kernels of an installed package, and not of a folder?"""
+    source, _, where = name.partition(":")
+    return source == "aiconfigurator" and bool(where) and not Path(where).is_dir()
+
+
 def list_cost_models() -> list[tuple[str, str]]:
     """(name, one line with the held-out error) of everything `load_cost_model` knows by name."""
     tables = [(name, load_table(path).summary) for name, path in bundled_tables().items()]
@@ -93,7 +107,15 @@ def list_cost_models() -> list[tuple[str, str]]:
         f"from a datasheet (device: {', '.join(GPUS)}) and a model's config.json "
         f"(or {', '.join(bundled_models())}); uncalibrated"
     )
-    return [*tables, ("lesson", LessonCostModel().table.description), ("roofline", roofline)]
+    kernels = (
+        "kernels measured by NVIDIA and a model's config.json (or a bundled one), dtype bfloat16 "
+        "or fp8; SYSTEM is one of " + ", ".join(systems())
+    )
+    if not systems():
+        kernels = "kernels measured by NVIDIA, not installed: pip install 'llm-runway[aic]'"
+    lesson = LessonCostModel().table.description
+    measured = ("aiconfigurator:SYSTEM", kernels)
+    return [*tables, measured, ("lesson", lesson), ("roofline", roofline)]
 
 
 def _refuse(given: Mapping[str, object], name: str) -> None:
@@ -162,6 +184,28 @@ def _published(source: str, folder: str, model: str | Path | None, tp: int) -> O
     return _operators_from_table(
         import_table(source, folder, find_model(model), tensor_parallel=tp)
     )
+
+
+def _packaged(
+    system: str,
+    model: str | Path | None,
+    *,
+    tp: int | None,
+    dtype: str | None,
+    kv_dtype: str | None,
+) -> OperatorsCostModel:
+    if model is None:
+        raise ConfigError(
+            f"aiconfigurator:{system} needs a model (config.json, {', '.join(bundled_models())})"
+        )
+    table = measured_table(
+        system,
+        find_model(model),
+        tensor_parallel=1 if tp is None else tp,
+        dtype=dtype or "bfloat16",
+        kv_dtype=kv_dtype or "bfloat16",
+    )
+    return _operators_from_table(table)
 
 
 def _operators_from_table(table: CostTable) -> OperatorsCostModel:

@@ -6,7 +6,7 @@ from simulator.errors import ConfigError, nearest
 
 ELEMENT_BYTES = {
     **{"float16": 2.0, "fp16": 2.0, "bfloat16": 2.0, "bf16": 2.0},
-    **{"fp8": 1.0, "int8": 1.0, "int4": 0.5},
+    **{"fp8": 1.0, "fp8_static": 1.0, "fp8_block": 1.0, "int8": 1.0, "int4": 0.5},
 }
 """Bytes of one element, by dtype, without scales."""
 

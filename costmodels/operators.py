@@ -1,9 +1,10 @@
 """`OperatorsCostModel`: a step composed from the measured times of its kernels.
 
-    layers x (operators by tokens + attention)        decode-only steps: tokens padded to the next
-    + operators by tokens, per step                   captured batch size
+    layers x (operators by tokens + attention)        tokens padded to the next captured batch size
+    + operators by tokens, per step
     + operators by sequences, per step                logits of decodes + chunks
     x prefill_step_factor                             if the step computes any prompt
+    + layers x all-reduce by bytes
     max or + host time                                async or sync scheduling
 
 Attention of a step with prompt chunks (n, past) and nd decodes at mean context kd is one kernel,
@@ -11,9 +12,10 @@ whose penalty for mixing is paid once. With c the chunk that was measured beside
 
     table(c, 0, nd, kd) + sum over chunks of [table(n, past, 0, 0) - table(c, 0, 0, 0)]
 
-and the plain sum of chunks and decodes if no mixed step was measured. In a padded KV cache every
-decode attends as far as the longest of them, which then is the mean context. Every price is exact
-on grid points and linear between them; noise in the grid is kept as measured.
+and the plain sum of chunks and decodes if no mixed step was measured. Where a table has `skew`,
+unequal contexts take a share of the way to the price at the longest one; in a padded KV cache every
+decode attends as far as the longest of them. Every price is exact on grid points and linear between
+them; noise in the grid is kept as measured.
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ from numpy.typing import NDArray
 from simulator.errors import ConfigError
 from simulator.plan import StepShape
 
-from .attention import AttentionTimes
-from .counted import CountedTimes, padded_size
-from .curves import BITS, HALF, ONE_NS, UNMEASURED, Curve, fixed
+from .attention import AttentionTimes, Decodes
+from .counted import CountedTimes, counted_by, padded_size
+from .curves import BITS, HALF, ONE_NS, UNMEASURED, fixed
 from .extrapolation import Beyond, Extrapolation
-from .operators_table import Operator, OperatorGrids
+from .operators_table import OperatorGrids
 from .pricing import checked
 from .table import CostTable, Value, hand_written
 
@@ -55,9 +57,9 @@ class OperatorsCostModel:
     """
 
     __slots__ = (
-        *("_attention", "_by_sequences", "_by_tokens", "_decodes", "_host", "_host_floor"),
-        *("_host_plus", "_outside", "_prefill_factor", "_sizes"),
-        *("needs_longest_context", "stamp", "table"),
+        *("_attention", "_by_bytes", "_by_sequences", "_by_tokens", "_decodes", "_host"),
+        *("_host_floor", "_host_plus", "_mixed_sizes", "_most_tokens", "_outside", "_pads"),
+        *("_prefill_factor", "_sizes", "needs_longest_context", "stamp", "table"),
     )
 
     def __init__(
@@ -66,6 +68,7 @@ class OperatorsCostModel:
         *,
         layers: int,
         decode_batch_sizes: Sequence[int] = (),
+        mixed_batch_sizes: Sequence[int] = (),
         host_us: float = 0.0,
         host_combine: str = "max",
         prefill_step_factor: float = 1.0,
@@ -76,41 +79,44 @@ class OperatorsCostModel:
         words = {"host_combine": host_combine, "decode_attention": decode_attention}
         parameters: dict[str, Value] = {
             **{"layers": layers, "decode_batch_sizes": list(decode_batch_sizes)},
+            **{"mixed_batch_sizes": list(mixed_batch_sizes)},
             **{"host_us": float(host_us), **words},
             **{"prefill_step_factor": prefill_step_factor, "extrapolation": extrapolation},
         }
         _check(layers, prefill_step_factor, **words)
         self.table = table or _table(grids, parameters)
         self.stamp = self.table.stamp
-        self.needs_longest_context = decode_attention == "padded"
+        self._pads = decode_attention == "padded"
+        self.needs_longest_context = self._pads or bool(grids.skew)
         self._outside = Extrapolation(extrapolation, self.table.name)
         self._host = fixed(checked({"host_us": host_us})["host_us"])
         self._host_plus = HALF + (self._host if host_combine == "sum" else 0)
         self._host_floor = max(ONE_NS, self._host + HALF if host_combine == "max" else 0)
         self._prefill_factor = round(prefill_step_factor * ONE_NS)
-        self._sizes = sorted(decode_batch_sizes)
+        self._sizes, self._mixed_sizes = sorted(decode_batch_sizes), sorted(mixed_batch_sizes)
         grows = extrapolation != "clamp"
-        by_tokens: dict[str, Operator] = {}
-        by_sequences: dict[str, Operator] = {}
-        for name, operator in grids.counted.items():
-            (by_sequences if operator.axis == "sequences" else by_tokens)[name] = operator
-        self._by_tokens = CountedTimes(by_tokens, layers, grows=grows)
-        self._by_sequences = CountedTimes(by_sequences, layers, grows=grows)
-        self._attention = AttentionTimes(grids.attention, layers, grows=grows, name=self.table.name)
-        self._decodes: dict[int, Curve] = {}
+        self._by_tokens, self._by_sequences, self._by_bytes = (
+            CountedTimes(counted_by(grids.counted, axis), layers, grows=grows)
+            for axis in ("tokens", "sequences", "bytes")
+        )
+        self._most_tokens = min(self._by_tokens.limit, self._by_bytes.limit)
+        self._attention = AttentionTimes(
+            grids.attention, layers, skew=grids.skew, grows=grows, name=self.table.name
+        )
+        self._decodes: dict[int, Decodes] = {}
 
     def step_ns(self, shape: StepShape) -> int:
         """Price one step, nanoseconds, at least 1."""
-        if self.needs_longest_context:
+        if self._pads:
             shape = _padded(shape)
-        chunks, seqs, context, _ = shape
+        chunks, seqs, context, longest = shape
         if chunks:
             return self._mixed_ns(shape)
-        curve = self._decodes.get(seqs) or self._decode_curve(seqs)
-        price = curve.at(context)
+        prices = self._decodes.get(seqs) or self._decode_prices(seqs)
+        price = prices.at(context, longest * seqs)
         if price < self._host_floor:
             price = self._host_floor
-        if context > curve.limit:
+        if prices.exceeds(context, longest * seqs):
             self._outside.count(self.beyond(shape), 1, price >> BITS)
         return price >> BITS
 
@@ -119,14 +125,16 @@ class OperatorsCostModel:
 
         The first is not counted as extrapolated: an engine prices it alone before it leaps.
         """
-        if self.needs_longest_context:
+        if self._pads:
             shape = _padded(shape)
-        _, seqs, context, _ = shape
-        curve = self._decodes.get(seqs) or self._decode_curve(seqs)
-        wide = np.maximum(curve.along(context, seqs, steps), self._host_floor) >> BITS
-        prices: NDArray[np.int64] = wide.astype(np.int64, copy=False)
-        if seqs and steps > 1 and context + (steps - 1) * seqs > curve.limit:
-            inside = max((curve.limit - context) // seqs + 1, 1)
+        _, seqs, context, longest = shape
+        decodes = self._decodes.get(seqs) or self._decode_prices(seqs)
+        wide = np.maximum(decodes.along(context, longest * seqs, seqs, steps), self._host_floor)
+        prices: NDArray[np.int64] = (wide >> BITS).astype(np.int64, copy=False)
+        if decodes.longest is not None:
+            context = max(context, longest * seqs)
+        if seqs and steps > 1 and context + (steps - 1) * seqs > decodes.limit:
+            inside = max((decodes.limit - context) // seqs + 1, 1)
             outside = prices[inside:]
             last = self.beyond(shape.after(steps - 1))
             self._outside.count(last, len(outside), int(outside.sum()))
@@ -134,7 +142,7 @@ class OperatorsCostModel:
 
     def explain(self, shape: StepShape) -> list[tuple[str, float]]:
         """(term, milliseconds) of a step; their sum is its price, to the nanosecond."""
-        if self.needs_longest_context:
+        if self._pads:
             shape = _padded(shape)
         chunks, seqs, _, _ = shape
         tokens = self._tokens(shape)
@@ -144,6 +152,7 @@ class OperatorsCostModel:
             alone = sum(price for _, price in terms)
             slower = (alone * self._prefill_factor >> BITS) - alone
             terms.append(("steps with prompts run slower", slower))
+        terms += self._by_bytes.terms(tokens)
         host = self._host
         if host and self._host_plus == HALF:
             host = max(host - sum(price for _, price in terms), 0)
@@ -153,11 +162,14 @@ class OperatorsCostModel:
 
     def with_extrapolation(self, mode: str) -> OperatorsCostModel:
         """The same prices with another mode beyond the grid, and nothing counted yet."""
-        parameters: dict[str, Any] = {**self.table.parameters, "extrapolation": mode}
+        return self.with_parameters(extrapolation=mode)
+
+    def with_parameters(self, **changes: Any) -> OperatorsCostModel:
+        """The same kernels with some parameters changed, and nothing counted yet."""
+        parameters: dict[str, Any] = {**self.table.parameters, **changes}
         assert self.table.operators is not None, self.table.name  # made with grids
-        return OperatorsCostModel(
-            self.table.operators, **parameters, table=replace(self.table, parameters=parameters)
-        )
+        table = replace(self.table, parameters=parameters)
+        return OperatorsCostModel(self.table.operators, **parameters, table=table)
 
     def extrapolation_report(
         self, steps: int | None = None, time_ms: float | None = None
@@ -172,25 +184,27 @@ class OperatorsCostModel:
 
     def beyond(self, shape: StepShape) -> list[Beyond]:
         """The axes on which a step lies beyond the measured range."""
-        if self.needs_longest_context:
+        if self._pads:
             shape = _padded(shape)
         return [
-            *self._by_tokens.beyond("tokens", self._tokens(shape)),
+            *(
+                self._by_tokens.beyond("tokens", self._tokens(shape))
+                or self._by_bytes.beyond("tokens", self._tokens(shape))
+            ),
             *self._by_sequences.beyond("sequences", shape.decode_seqs + len(shape.chunks)),
             *self._attention.beyond(shape),
         ]
 
     def _tokens(self, shape: StepShape) -> int:
-        if shape.chunks:
-            return shape.decode_seqs + shape.prefill_tokens
-        return padded_size(self._sizes, shape.decode_seqs)
+        sizes = self._mixed_sizes if shape.chunks else self._sizes
+        return padded_size(sizes, shape.decode_seqs + shape.prefill_tokens)
 
     def _mixed_ns(self, shape: StepShape) -> int:
-        chunks, seqs, context, _ = shape
+        chunks, seqs, context, longest = shape
         attention, by_tokens, by_sequences = self._attention, self._by_tokens, self._by_sequences
         beside = attention.beside(seqs)
-        price = beside.at(context)
-        outside = context > beside.limit
+        price = beside.at(context, longest * seqs)
+        outside = beside.exceeds(context, longest * seqs)
         tokens = seqs
         for new, past in chunks:
             tokens += new
@@ -200,24 +214,27 @@ class OperatorsCostModel:
         if price < 0:
             price = 0
         sequences = seqs + len(chunks)
-        outside |= tokens > by_tokens.limit or sequences > by_sequences.limit
+        if self._mixed_sizes:
+            tokens = padded_size(self._mixed_sizes, tokens)
+        outside |= tokens > self._most_tokens or sequences > by_sequences.limit
         price += by_tokens.at(tokens) + by_sequences.at(sequences)
-        price = (price * self._prefill_factor >> BITS) + self._host_plus
+        price = (price * self._prefill_factor >> BITS) + self._by_bytes.at(tokens) + self._host_plus
         if price < self._host_floor:
             price = self._host_floor
         if outside:
             self._outside.count(self.beyond(shape), 1, price >> BITS)
         return price >> BITS
 
-    def _decode_curve(self, seqs: int) -> Curve:
-        """The whole price of a decode-only step over its summed context, but for the floor."""
+    def _decode_prices(self, seqs: int) -> Decodes:
+        """The whole price of a decode-only step, but for the floor."""
         tokens = padded_size(self._sizes, seqs)
-        rest = self._by_tokens.at(tokens) + self._by_sequences.at(seqs) + self._host_plus
-        curve = self._attention.decode(seqs, rest)
-        if tokens > self._by_tokens.limit or seqs > self._by_sequences.limit:
-            curve = curve._replace(limit=UNMEASURED)
-        self._decodes[seqs] = curve
-        return curve
+        rest = self._by_tokens.at(tokens) + self._by_bytes.at(tokens)
+        rest += self._by_sequences.at(seqs) + self._host_plus
+        prices = self._attention.decode(seqs, rest)
+        if tokens > self._most_tokens or seqs > self._by_sequences.limit:
+            prices = prices._replace(limit=UNMEASURED)
+        self._decodes[seqs] = prices
+        return prices
 
 
 def _padded(shape: StepShape) -> StepShape:

@@ -13,7 +13,7 @@ LEAST_LAYER_US = 1.0
 
 def read_grids(section: Section) -> OperatorGrids:
     """The `operators` section of a table, checked; TableFormatError names file, line and key."""
-    section.allow(("counted", "attention", "attention_spread", "steps"), ("counted",))
+    section.allow(("counted", "attention", "attention_spread", "steps", "skew"), ("counted",))
     counted = section.section("counted")
     operators = {name: _operator(counted.section(name)) for name in counted.values}
     attention = _rows(section, "attention", 5) if "attention" in section else []
@@ -26,7 +26,16 @@ def read_grids(section: Section) -> OperatorGrids:
         points,  # type: ignore[arg-type]  # _rows checked their length
         _spreads(section, "attention_spread", len(points)),
         _steps(section),
+        _skew(section),
     )
+
+
+def _skew(section: Section) -> tuple[tuple[int, float], ...]:
+    rows = _rows(section, "skew", 2) if "skew" in section else []
+    for seqs, share in rows:
+        if not 0 <= share <= 1:
+            raise section.error("skew", f"of {seqs:g} decodes is {share}: must be 0 to 1")
+    return tuple((int(seqs), share) for seqs, share in rows)
 
 
 def check_measured(section: Section, grids: OperatorGrids) -> None:

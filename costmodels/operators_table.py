@@ -13,10 +13,12 @@ tensor-parallel degree). `parameters`:
     layers              decoder layers, required; a `per: layer` time is multiplied by it
     decode_batch_sizes  captured CUDA-graph sizes, ascending: a decode-only step runs its counted
                         operators by tokens at the next of them; absent: no padding
+    mixed_batch_sizes   the same for steps with prompts (vLLM captures those piecewise, with
+                        attention left out); absent: no padding
     host_us             host time per step; absent: none
     host_combine        `max` (default): host and device overlap (async scheduling); `sum`: not
     prefill_step_factor how much slower steps with prompts run than their kernels one by one, where
-                        a real run showed it (1.00 to 1.10 so far); absent: 1
+                        a real run showed it (1.00 to 1.10 so far); not on `bytes`; absent: 1
     decode_attention    `paged` (default): decodes read their own contexts; `padded`: each reads as
                         much as the longest of them, as with one padded cache
     extrapolation       `linear` (default), `clamp` or `error`, beyond the largest measured point
@@ -61,6 +63,10 @@ present, are whole steps as they were timed end to end, ascending:
     [chunk, past, decode_seqs, decode_context, microseconds, inter-quartile range, samples, 0 or 1]
 
 the last is 1 for those that were held out, 0 for those that gave `host_us`.
+
+`operators.skew` (optional) says what unequal contexts do, as points [decode_seqs, share],
+ascending: attention of that many decodes takes `share` of the way from its time at their mean
+context to its time at their longest one. Linear between the points; absent: the mean counts.
 
 Grids may be ragged: a context that did not fit the memory is left out, with the row that has it.
 """
@@ -132,6 +138,7 @@ class OperatorGrids:
     attention: tuple[AttentionPoint, ...] = ()
     attention_spread: tuple[Spread, ...] = ()
     steps: tuple[TimedStep, ...] = ()
+    skew: tuple[tuple[int, float], ...] = ()
 
     def to_dict(self) -> dict[str, Value]:
         """As written to a file."""
@@ -141,6 +148,8 @@ class OperatorGrids:
         }
         if self.attention_spread:
             document["attention_spread"] = [list(spread) for spread in self.attention_spread]
+        if self.skew:
+            document["skew"] = [list(point) for point in self.skew]
         if self.steps:
             document["steps"] = [[*step[:-1], int(step.is_held_out)] for step in self.steps]
         return document

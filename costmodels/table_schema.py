@@ -58,6 +58,7 @@ PARAMETERS: Mapping[str, Mapping[str, type]] = {
     "operators": {
         "layers": int,
         "decode_batch_sizes": list,
+        "mixed_batch_sizes": list,
         "host_us": float,
         "host_combine": str,
         "prefill_step_factor": float,

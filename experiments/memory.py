@@ -15,7 +15,7 @@ from costmodels import (
     load_cost_model,
 )
 from costmodels.hardware import find_gpu
-from costmodels.loading import BUNDLED_TABLES, bundled_tables
+from costmodels.loading import BUNDLED_TABLES, bundled_tables, is_packaged, is_published
 from costmodels.matching import refuse_another
 from costmodels.model_memory import DEFAULT_ACTIVATION_RESERVE_BYTES
 from simulator.errors import ConfigError
@@ -54,15 +54,23 @@ def build_cost_model(config: RunConfig) -> LoadedCostModel:
         TableFormatError: the table is malformed or lacks provenance.
     """
     name = config.cost_model or DEFAULT_COST_MODEL
-    if name != "roofline":
+    if name == "roofline":
+        return load_cost_model(
+            name,
+            model=config.model,
+            device=config.device,
+            tp=config.tensor_parallel_size,
+            dtype=config.dtype,
+            kv_dtype=_kv_dtype(config),
+        )
+    if not is_published(name):
         return load_cost_model(name)
+    precision = {"dtype": config.dtype, "kv_dtype": _kv_dtype(config)}
     return load_cost_model(
         name,
         model=config.model,
-        device=config.device,
         tp=config.tensor_parallel_size,
-        dtype=config.dtype,
-        kv_dtype=_kv_dtype(config),
+        **(precision if is_packaged(name) else {}),
     )
 
 
@@ -205,17 +213,19 @@ def _refuse_other_parallelism(config: RunConfig, table: CostTable) -> None:
 
 def _notes(config: RunConfig, table: CostTable, *, sized: bool) -> tuple[str, ...]:
     """Settings that change less than their name says. sized: the KV cache follows from bytes."""
-    if table.kind == "roofline":
+    name = config.cost_model or ""
+    if table.kind == "roofline" or is_packaged(name):
         return ()
     dtype = None if config.kv_dtype == "auto" else f"kv_dtype {config.kv_dtype}"
     if sized:
         note = f"{dtype} sizes the KV cache; prices stay those of {table.name}"
         return (note,) if dtype else ()
-    model = config.model and not config.swap_bandwidth_gb_s and f"model {config.model}"
+    is_used = config.swap_bandwidth_gb_s or is_published(name)
+    model = config.model and not is_used and f"model {config.model}"
     weights = config.dtype and f"dtype {config.dtype}"
     return tuple(
-        f"{name} is not used: prices are those of {table.name}, and the KV cache is not sized "
+        f"{setting} is not used: prices are those of {table.name}, and the KV cache is not sized "
         "from bytes (--kv-cache-gib, --gpu-memory-gib)"
-        for name in (model, weights, dtype)
-        if name
+        for setting in (model, weights, dtype)
+        if setting
     )

@@ -157,7 +157,10 @@ class RunConfig(BaseModel):
     )
 
     cost_model: v.Text | None = memory_option(
-        None, "Cost table: bundled, or a file.", metavar="NAME|FILE", shown="the bundled table"
+        None,
+        "Cost table: bundled, a file, or kernels that others measured (runway list cost-models).",
+        metavar="NAME|FILE",
+        shown="the bundled table",
     )
     kv_blocks: v.Count | None = memory_option(
         None,
@@ -178,9 +181,9 @@ class RunConfig(BaseModel):
     device: str | None = memory_option(
         None, "GPU from its datasheet, for roofline prices or its memory.", metavar="NAME"
     )
-    dtype: Literal["bfloat16", "float16", "fp8", "int8", "int4"] | None = memory_option(
-        None, "Number format of the weights.", shown="bfloat16"
-    )
+    dtype: (
+        Literal["bfloat16", "float16", "fp8", "fp8_static", "fp8_block", "int8", "int4"] | None
+    ) = memory_option(None, "Number format of the weights.", shown="bfloat16")
     gpu_memory_gib: v.Positive | None = memory_option(
         None, "GPU memory, to work out the KV cache capacity; needs the model.", metavar="GIB"
     )

@@ -44,7 +44,7 @@ ORDER = (
     *("clock", "options"),
     *("lifecycle", "promise", "validation", "launch", "engine", "intervals", "window", "timings"),
     *("service", "occupancy", "rework", "saturation", "fairness", "outcome", "identities"),
-    *("metrics", "tables", "simulation"),
+    *("metrics", "tables", "simulation", "data_parallel"),
 )
 """Modules of `simulator`: each may import those before it."""
 

@@ -25,13 +25,13 @@ class Row:
         """An error about one cell."""
         return TableFormatError(f"{self.file}:{self.line}: {column} {problem}")
 
-    def number(self, column: str) -> float:
-        """A finite number, not negative."""
+    def number(self, column: str, *, signed: bool = False) -> float:
+        """A finite number, not negative unless `signed`."""
         try:
             value = float(self.values[column])
         except (TypeError, ValueError):
             raise self.error(column, f"must be a number, is {self.values[column]!r}") from None
-        if not (math.isfinite(value) and value >= 0):
+        if not (math.isfinite(value) and (signed or value >= 0)):
             raise self.error(column, f"must be finite and at least 0, is {value}")
         return value
 

@@ -1,7 +1,10 @@
 """Tables of LLMServingSim: FOLDER holds `meta.yaml` and `tp<N>/{dense,per_sequence,attention}.csv`.
 
-Times are microseconds; one layer was timed, on one GPU, so a table for several GPUs has no
-communication in it. Attention was measured mixed: chunks of 16 tokens beside decodes are kept.
+Or `tp<N>_dense.csv` and so on. Times are microseconds; one layer was timed, on one GPU, so a table
+for several GPUs has no communication in it. Attention was measured mixed: chunks of 16 tokens
+beside decodes are kept. `moe.csv`: see `experts.py`. `skew.csv` is read if meta.yaml says that the
+profile of unequal contexts was on: alpha, the share of the way from the mean to the longest
+context, as median by decodes.
 
 Source: https://github.com/casys-kaist/LLMServingSim, `profiler/perf` (MIT).
 """
@@ -9,6 +12,7 @@ Source: https://github.com/casys-kaist/LLMServingSim, `profiler/perf` (MIT).
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import median
 
 from costmodels.model_config import ModelConfig
 from costmodels.operators_table import AttentionPoint, Operator
@@ -18,12 +22,15 @@ from costmodels.yaml_text import read_yaml
 from simulator.errors import ConfigError
 
 from .csv_rows import Row, find_file, read_rows
+from .experts import COLUMNS, experts_operator
 from .imported import Source, attention_of, imported_table, points_of
 
 CALLS_PER_LAYER = {
     **{"qkv_proj": 1, "o_proj": 1, "gate_up_proj": 1, "down_proj": 1, "act_fn": 1},
     **{"rotary_emb": 1, "qk_norm": 1, "layernorm": 2},
 }
+ATTENTION = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode")
+SKEW = ("regime", "n", "alpha")
 PER_STEP = ("embedding", "final_layernorm", "lm_head", "sampler")
 
 
@@ -32,12 +39,9 @@ def import_llmservingsim(folder: Path, model: ModelConfig, tensor_parallel: int)
     document, marks = read_yaml(folder / "meta.yaml")
     meta = Section(document, file=str(folder / "meta.yaml"), marks=marks)
     engine = meta.section("engine_effective")
-    _check_sizes(meta, engine.section("hf_overrides"), model)
-    tables = folder / f"tp{tensor_parallel}"
-    if (tables / "moe.csv").exists() or (tables / "moe.csv.gz").exists():
-        raise ConfigError(f"{tables}: holds moe.csv: mixtures of experts are not priced")
-    dense = read_rows(find_file(tables, "dense.csv"), ("layer", "tokens", "time_us"))
-    heads = read_rows(find_file(tables, "per_sequence.csv"), ("layer", "sequences", "time_us"))
+    tables = _Tables(folder, tensor_parallel)
+    dense = tables.rows("dense", ("layer", "tokens", "time_us"))
+    heads = tables.rows("per_sequence", ("layer", "sequences", "time_us"))
     communication = "; without all-reduce" if tensor_parallel > 1 else ""
     version = meta.text("vllm_version")
     source = Source(
@@ -54,18 +58,49 @@ def import_llmservingsim(folder: Path, model: ModelConfig, tensor_parallel: int)
         max_num_batched_tokens=engine.whole("max_num_batched_tokens"),
     )
     counted = {**_operators(dense, "tokens"), **_operators(heads, "sequences")}
-    attention = _attention(find_file(tables, "attention.csv"))
-    return imported_table(source, model, tensor_parallel, counted=counted, attention=attention)
+    has_experts = tables.have("moe")
+    _check_sizes(meta, engine.section("hf_overrides"), model, has_experts=has_experts)
+    if has_experts:
+        counted["experts"] = experts_operator(tables.rows("moe", COLUMNS))
+    attention = _attention(tables.rows("attention", (*ATTENTION, "time_us")))
+    profiles_skew = "skew_profile" in meta and meta.section("skew_profile").values.get("enabled")
+    skew = _skew(tables.rows("skew", SKEW)) if profiles_skew else ()
+    return imported_table(
+        source, model, tensor_parallel, counted=counted, attention=attention, skew=skew
+    )
 
 
-def _check_sizes(meta: Section, profiled: Section, model: ModelConfig) -> None:
-    """The sizes in meta.yaml are those of one GPU at the largest tensor-parallel degree."""
+class _Tables:
+    """Where the tables of one tensor-parallel degree lie."""
+
+    def __init__(self, folder: Path, tensor_parallel: int) -> None:
+        self._inner = folder / f"tp{tensor_parallel}"
+        self._prefix = "" if self._inner.is_dir() else f"tp{tensor_parallel}_"
+        self._folder = folder if self._prefix else self._inner
+
+    def have(self, name: str) -> bool:
+        """Is there such a table?"""
+        file = f"{self._prefix}{name}.csv"
+        return any((self._folder / found).is_file() for found in (file, f"{file}.gz"))
+
+    def rows(self, name: str, columns: tuple[str, ...]) -> list[Row]:
+        """Its rows; ConfigError if there is none."""
+        return read_rows(find_file(self._folder, f"{self._prefix}{name}.csv"), columns)
+
+
+def _check_sizes(
+    meta: Section, profiled: Section, model: ModelConfig, *, has_experts: bool
+) -> None:
+    """The sizes in meta.yaml are those of one GPU at the largest tensor-parallel degree.
+
+    That of the MLP is not looked at where experts take its place.
+    """
     degrees = meta.values.get("tp_degrees")
     if not isinstance(degrees, list) or not all(isinstance(tp, int) for tp in degrees):
         raise meta.error("tp_degrees", f"must be a list of whole numbers, is {degrees!r}")
     largest = max(int(str(tp)) for tp in degrees)
     for key, size in (
-        ("intermediate_size", model.intermediate_size),
+        *([] if has_experts else [("intermediate_size", model.intermediate_size)]),
         ("num_attention_heads", model.attention_heads),
         ("vocab_size", model.vocab_size),
     ):
@@ -95,11 +130,19 @@ def _operators(rows: list[Row], axis: str) -> dict[str, Operator]:
     }
 
 
-def _attention(path: Path) -> tuple[AttentionPoint, ...]:
-    columns = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode")
+def _skew(rows: list[Row]) -> tuple[tuple[int, float], ...]:
+    """Noise around zero, and times of nearly equal contexts, can lie outside 0 to 1."""
+    alphas: dict[int, list[float]] = {}
+    for row in rows:
+        if row.is_(regime="pure"):
+            alphas.setdefault(row.whole("n"), []).append(row.number("alpha", signed=True))
+    return tuple((n, min(max(median(alphas[n]), 0.0), 1.0)) for n in sorted(alphas))
+
+
+def _attention(rows: list[Row]) -> tuple[AttentionPoint, ...]:
     points: list[AttentionPoint] = []
-    for row in read_rows(path, (*columns, "time_us")):
-        chunk, past, seqs, context = (row.whole(column) for column in columns)
+    for row in rows:
+        chunk, past, seqs, context = (row.whole(column) for column in ATTENTION)
         points.append((chunk, past, seqs, context, row.number("time_us")))
     beside = [chunk for chunk, past, seqs, *_ in points if chunk and seqs and not past]
     anchor = min(beside, default=0)

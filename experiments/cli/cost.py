@@ -22,6 +22,8 @@ COUNT = click.IntRange(min=0)
 @click.option("--model", metavar="NAME|CONFIG.JSON", help="For roofline and published tables.")
 @click.option("--device", metavar="NAME", help="For roofline.")
 @click.option("--tensor-parallel-size", type=click.IntRange(min=1), help="For --model.")
+@click.option("--dtype", metavar="NAME", help="Of the weights, for --model.")
+@click.option("--kv-dtype", metavar="NAME", help="Of the KV cache, for --model.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     cost_model: str,
@@ -29,18 +31,21 @@ def command(
     model: str | None,
     device: str | None,
     tensor_parallel_size: int | None,
+    dtype: str | None,
+    kv_dtype: str | None,
     as_json: bool,
     **step: int,
 ) -> None:
     """Price one step, term by term.
 
     COST_MODEL is a name of `runway list cost-models`, the path of a table, or published tables, as
-    in llmservingsim:FOLDER. The step computes one prompt chunk of --prefill tokens after --past
-    others, beside --decode sequences of --context tokens each.
+    in llmservingsim:FOLDER or aiconfigurator:h100_sxm. The step computes one prompt chunk of
+    --prefill tokens after --past others, beside --decode sequences of --context tokens each.
     """
     from costmodels import load_cost_model
 
-    prices = load_cost_model(cost_model, model=model, device=device, tp=tensor_parallel_size)
+    options = {"model": model, "device": device, "dtype": dtype, "kv_dtype": kv_dtype}
+    prices = load_cost_model(cost_model, tp=tensor_parallel_size, **options)
     held = explained(prices, **step)
     if as_json:
         say(json.dumps({"cost_model": prices.table.name, **held}, indent=2, allow_nan=False))

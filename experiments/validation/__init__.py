@@ -16,6 +16,8 @@ from .report import DatasetReport, Row, Samples
 
 DATASETS: dict[str, str] = {
     "aic_fpm": "<model>_tp<N>_ep<N>.steps.csv.gz with .requests.csv.gz (NVIDIA AIConfigurator)",
+    "llmservingsim": "runs of LLMServingSim (requests.csv, vllm_meta.json, profile/)",
+    "silicon": "measured servers of AIConfigurator (silicon_sample.csv)",
 }
 """Module here -> what it reads, in words."""
 

@@ -10,7 +10,9 @@ import pytest
 from costmodels import find_model, load_cost_model, load_table
 from costmodels.importers import import_table
 from costmodels.importers.__main__ import main
-from costmodels.importers.aiconfigurator import _around, _with_history
+from costmodels.importers.csv_rows import read_rows
+from costmodels.importers.experts import COLUMNS, experts_operator
+from costmodels.importers.kernel_attention import around, with_history
 from simulator.errors import ConfigError, TableFormatError
 from simulator.plan import StepShape
 
@@ -83,6 +85,40 @@ def test_llmservingsim_is_in_microseconds_of_one_layer(llmservingsim, tiny):
     assert model.table.max_num_batched_tokens == 64
     kept = {point[0] for point in model.table.operators.attention if point[2] and point[0]}
     assert kept == {16}
+
+
+def test_llmservingsim_files_may_lie_beside_each_other(llmservingsim, tiny):
+    for file in (llmservingsim / "tp1").iterdir():
+        file.rename(llmservingsim / f"tp1_{file.name}")
+    (llmservingsim / "tp1").rmdir()
+    model = load_cost_model(f"llmservingsim:{llmservingsim}", model=tiny)
+    assert model.step_ns(StepShape((), 1, 16)) == 1000 * (2 * (11 + 22 + 1) + 11 + 50)
+
+
+@pytest.mark.parametrize(("profiled", "skew"), [("true", ((2, 0.2), (8, 0.0))), ("false", ())])
+def test_unequal_contexts_count_where_their_profile_was_on(llmservingsim, tiny, profiled, skew):
+    """Medians of alpha by decodes, of pure mixes; below 0 is noise."""
+    rows = [("pure", 2, 0.1), ("pure", 2, 0.3), ("pure", 2, 0.2), ("pure", 8, -0.1)]
+    write(llmservingsim / "tp1/skew.csv", "regime,n,alpha", *rows, ("mixed", 2, 0.9))
+    meta = llmservingsim / "meta.yaml"
+    meta.write_text(meta.read_text() + f"skew_profile: {{enabled: {profiled}}}\n")
+    model = load_cost_model(f"llmservingsim:{llmservingsim}", model=tiny)
+    assert model.table.operators.skew == skew
+
+
+def test_experts_are_priced_by_how_many_the_tokens_reach(llmservingsim, tiny):
+    """4 experts, 2 a token. 1 token reaches 2: 20 us. 2 tokens reach 3: halfway from 24 to 44.
+    On 2 GPUs, each has half of both: 2 tokens are 1 token and 1.5 experts, as little as 2 cost.
+    """
+    moe = [(1, 2, 20.0), (2, 2, 24.0), (1, 4, 40.0), (2, 4, 44.0)]
+    write(llmservingsim / "tp1/moe.csv", "tokens,activated_experts,time_us", *moe)
+    model = load_cost_model(f"llmservingsim:{llmservingsim}", model=tiny)
+    points = dict(model.table.operators.counted["experts"].points)
+    assert (points[1], points[2]) == (20.0, 34.0)
+    rows = read_rows(llmservingsim / "tp1/moe.csv", COLUMNS)
+    assert dict(experts_operator(rows, 2).points)[2] == 20.0
+    with pytest.raises(ConfigError, match="3 GPUs do not divide 4 experts"):
+        experts_operator(rows, 3)
 
 
 def test_a_model_of_another_size_is_refused(llmservingsim):
@@ -197,18 +233,18 @@ def test_vidur_has_no_rows_for_another_degree(vidur, tiny):
 
 def test_the_history_of_a_chunk_is_the_difference_of_two_whole_prompts():
     """T(4) = 20, T(8) = 60: 4 tokens after 4 cost 40; 4 after 4 of a flat curve cost T(4)."""
-    assert _with_history(((4, 20.0), (8, 60.0))) == [
+    assert with_history(((4, 20.0), (8, 60.0))) == [
         (4, 0, 0, 0, 20.0),
         (4, 4, 0, 0, 40.0),
         (8, 0, 0, 0, 60.0),
     ]
-    assert _with_history(((4, 20.0), (8, 21.0)))[1] == (4, 4, 0, 0, 20.0)
+    assert with_history(((4, 20.0), (8, 21.0)))[1] == (4, 4, 0, 0, 20.0)
 
 
 def test_the_measured_sizes_around_one():
-    assert _around([32, 64, 128], 64) == (64, 64)
-    assert _around([32, 64, 128], 100) == (64, 128)
-    assert _around([32, 64, 128], 500) == (64, 128)
+    assert around([32, 64, 128], 64) == (64, 64)
+    assert around([32, 64, 128], 100) == (64, 128)
+    assert around([32, 64, 128], 500) == (64, 128)
 
 
 def rows_of(name):
@@ -283,7 +319,11 @@ def test_every_published_model_that_fits_is_imported_and_has_its_error(tmp_path)
 
 
 @needs_profiles
-def test_mixtures_of_experts_are_refused():
+def test_a_published_mixture_of_experts_has_prices_and_no_other_model_takes_them():
+    """One decode: 48 layers, of which experts take 50.2 us each, for 8 of 128."""
     folder = PROFILES / "llmservingsim/RTXPRO6000/Qwen3-30B-A3B-Instruct-2507"
+    model = load_cost_model(f"llmservingsim:{folder}", model="qwen3-30b-a3b")
+    terms = dict(model.explain(StepShape((), 1, 512)))
+    assert terms["experts"] == pytest.approx(48 * 50.2297 / 1000, rel=1e-5)
     with pytest.raises(ConfigError):
         load_cost_model(f"llmservingsim:{folder}", model="qwen3-32b")

@@ -198,6 +198,67 @@ def test_steps_with_prompts_may_run_slower_than_their_kernels():
     ]
 
 
+def test_the_factor_of_steps_with_prompts_leaves_communication_alone():
+    """10 us of a GEMM x 1.5, 4 of attention x 1.5, and 6 of an all-reduce: 27."""
+    counted = {
+        "gemm": Operator(axis="tokens", points=((16, 10.0),)),
+        "all_reduce": Operator(axis="bytes", bytes_per_token=2, points=((32, 6.0),)),
+    }
+    grids = OperatorGrids(counted, ((16, 0, 0, 0, 4.0),))
+    model = OperatorsCostModel(grids, layers=1, prefill_step_factor=1.5)
+    assert model.step_ns(prefill(16)) == 27_000
+    assert dict(model.explain(prefill(16)))["all_reduce"] == 0.006
+
+
+SKEWED = OperatorGrids(
+    attention=(
+        *((0, 0, seqs, context, 10.0 * seqs * context / 1000) for seqs in (2, 4) for context in
+          (1000, 3000)),
+        (16, 0, 0, 0, 5.0),
+        *((16, 0, seqs, context, 5 + 20.0 * seqs * context / 1000) for seqs in (2, 4) for context in
+          (1000, 3000)),
+    ),
+    skew=((2, 0.5), (4, 0.1)),
+)  # fmt: skip
+
+
+def test_unequal_contexts_take_a_share_of_the_way_to_the_longest():
+    """2 decodes at 1,000 and 3,000: 40 us at the mean of 2,000, 60 at 3,000; half of the way is 50.
+    3 decodes, share 0.3, at mean 1,000 and longest 2,000: 30 + 0.3 x 30 = 39. Beside a chunk it is
+    0.3 of twice as much: 5 + 60 + 18.
+    """
+    model = OperatorsCostModel(SKEWED, layers=1)
+    assert model.needs_longest_context
+    assert model.step_ns(StepShape((), 2, 4000, 3000)) == 50_000
+    three = StepShape((), 3, 3000, 2000)
+    assert model.step_ns(three) == 39_000
+    assert dict(model.explain(three)) == pytest.approx(
+        {"attention of decodes": 0.030, "attention of the longest context": 0.009}
+    )
+    assert model.step_ns(three._replace(chunks=((16, 0),))) == 83_000
+    assert model.step_ns(StepShape((), 3, 3000)) == 30_000
+
+
+def test_a_longest_context_beyond_the_grid_counts_as_extrapolated():
+    model = OperatorsCostModel(SKEWED, layers=1, extrapolation="error")
+    assert model.step_ns(StepShape((), 2, 4000, 3000))
+    with pytest.raises(OutsideTableError, match=r"decode_context 3001 \(measured 1,000 to 3,000\)"):
+        model.step_ns(StepShape((), 2, 4002, 3001))
+    with pytest.raises(OutsideTableError, match="decode_context 3001"):
+        model.leap_ns(StepShape((), 2, 4000, 3000), 2)
+
+
+def test_steps_with_prompts_run_at_the_next_size_captured_for_them():
+    """Tokens 2 + 16 = 18 run as 51: qkv 60; beyond the largest size as they are."""
+    qkv = {"qkv": COMPOSED.counted["qkv"]}
+    model = OperatorsCostModel(
+        OperatorGrids(qkv, COMPOSED.attention), layers=1, mixed_batch_sizes=[1, 51]
+    )
+    assert model.step_ns(StepShape(((16, 0),), 2, 200)) == 1000 * (60 + 45)
+    assert model.step_ns(StepShape(((32, 0), (32, 0)), 2, 200)) == 1000 * (75 + 51)
+    assert model.step_ns(StepShape((), 2, 200)) == 1000 * (11 + 20)
+
+
 def test_a_time_of_more_than_ten_seconds_cannot_be_microseconds():
     gemm = Operator(axis="tokens", points=((1, 1e6),))
     with pytest.raises(ConfigError, match=r"'gemm' takes 80 s a step: .* microseconds"):
@@ -267,10 +328,12 @@ def models(draw):
         )
         for axis in ("tokens", "sequences")
     }
+    skew = tuple((n, draw(st.floats(0, 1))) for n in draw(st.one_of(st.just([]), COUNTS)))
     return OperatorsCostModel(
-        OperatorGrids(counted, tuple(unique[key] for key in sorted(unique))),
+        OperatorGrids(counted, tuple(unique[key] for key in sorted(unique)), skew),
         layers=draw(st.integers(1, 80)),
         decode_batch_sizes=draw(st.one_of(st.just([]), COUNTS)),
+        mixed_batch_sizes=draw(st.one_of(st.just([]), COUNTS)),
         host_us=draw(st.one_of(st.just(0.0), TIME)),
         host_combine=draw(st.sampled_from(["max", "sum"])),
         prefill_step_factor=draw(st.sampled_from([1.0, 1.1])),
@@ -280,9 +343,15 @@ def models(draw):
 
 @pytest.mark.filterwarnings("ignore::costmodels.ExtrapolationWarning")
 @settings(max_examples=150, deadline=None)
-@given(models(), st.integers(0, 4000), st.integers(0, 4_000_000), st.integers(0, 400))
-def test_leap_equals_steps(model, seqs, context, steps):
-    shape = StepShape((), seqs, context)
+@given(
+    models(),
+    st.integers(0, 4000),
+    st.integers(0, 4_000_000),
+    st.integers(0, 400),
+    st.integers(0, 20_000),
+)
+def test_leap_equals_steps(model, seqs, context, steps, longest):
+    shape = StepShape((), seqs, context, longest)
     prices = model.leap_ns(shape, steps)
     assert prices.dtype == np.int64
     assert prices.tolist() == [model.step_ns(shape.after(k)) for k in range(steps)]
@@ -294,9 +363,9 @@ CHUNKS = st.lists(st.tuples(st.integers(1, 5000), st.integers(0, 9000)), max_siz
 
 @pytest.mark.filterwarnings("ignore::costmodels.ExtrapolationWarning")
 @settings(max_examples=150, deadline=None)
-@given(models(), CHUNKS, st.integers(0, 4000), st.integers(0, 4_000_000))
-def test_the_explained_terms_add_up_to_the_price(model, chunks, seqs, context):
-    shape = StepShape(chunks, seqs, context)
+@given(models(), CHUNKS, st.integers(0, 4000), st.integers(0, 4_000_000), st.integers(0, 20_000))
+def test_the_explained_terms_add_up_to_the_price(model, chunks, seqs, context, longest):
+    shape = StepShape(chunks, seqs, context, longest)
     price = model.step_ns(shape)
     assert price >= 1
     assert sum(ms for _, ms in model.explain(shape)) * 1e6 == pytest.approx(price, abs=1.5)

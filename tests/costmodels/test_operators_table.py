@@ -29,6 +29,7 @@ GRIDS = OperatorGrids(
         *((0, 0, 1, 16, 5.0), (0, 0, 1, 32, 6.0)),
         *((16, 0, 0, 0, 7.0), (16, 0, 1, 16, 11.0), (16, 8, 0, 0, 8.0)),
     ),
+    skew=((2, 0.25), (64, 0.07)),
 )
 TABLE = CostTable(
     kind="operators",
@@ -181,6 +182,8 @@ ATTENTION = ("operators", "attention")
         (at("operators", "steps", [[1, 2]]), "steps row 1 is .*must hold 8 numbers"),
         (at("operators", "steps", [[0, 0, 1, 16, 9.0, 0.1, 5, 2]]), "row 1 ends in"),
         (at("operators", "steps", [[0, 0, 1, 16, -9.0, 0.1, 5, 1]]), "row 1 takes -9"),
+        (at("operators", "skew", [[2, 1.5]]), r"skew of 2 decodes is 1\.5: must be 0 to 1"),
+        (at("operators", "skew", [[4, 0.1], [2, 0.1]]), "skew row 2 is .*sort them"),
     ],
 )
 def test_a_bad_table_is_refused(path, change, problem):

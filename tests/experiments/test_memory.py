@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from costmodels import KVCapacity, LessonCostModel, load_cost_model
+from costmodels.aiconfigurator import is_installed
 from costmodels.table import CostTable, hand_written
 from experiments.config import RunConfig
 from experiments.memory import build_cost_model, build_memory
@@ -140,3 +141,25 @@ def test_a_measured_table_asked_for_by_name_is_of_its_own_model_and_device(asked
     config = RunConfig(cost_model="b300-qwen3-32b-tp1", **asked)
     with pytest.raises(ConfigError, match=said):
         build_memory(config, build_cost_model(config).table)
+
+
+@pytest.mark.skipif(not is_installed(), reason="aiconfigurator-core is not installed")
+def test_kernels_of_a_package_take_model_gpus_and_dtypes_from_the_config() -> None:
+    config = RunConfig(
+        cost_model="aiconfigurator:h100_sxm",
+        model="qwen3-14b",
+        tensor_parallel_size=2,
+        dtype="fp8",
+        kv_dtype="fp8",
+    )
+    table = build_cost_model(config).table
+    assert table.name == "aiconfigurator-h100_sxm-qwen3-14b-tp2"
+    assert table.provenance["dtype"] == "fp8"
+    memory = build_memory(config, table)
+    assert "an estimate" in memory.origin
+    assert memory.notes == ()
+
+
+def test_published_kernels_need_a_model() -> None:
+    with pytest.raises(ConfigError, match=r"llmservingsim:\. needs a model"):
+        build_cost_model(RunConfig(cost_model="llmservingsim:."))
