@@ -144,7 +144,7 @@ def test_the_same_call_runs_only_what_is_missing(
     ran: list[int] = []
     run_job = sweep_runner._run_job
     monkeypatch.setattr(
-        sweep_runner, "_run_job", lambda job: ran.append(job.point.index) or run_job(job)
+        sweep_runner, "_run_job", lambda job: ran.append(job.key[0]) or run_job(job)
     )
     seen: list[tuple[int, int]] = []
     outcome = run_sweep(spec, out, progress=lambda done, total, _: seen.append((done, total)))
