@@ -2,7 +2,7 @@
 
 What travels with a point is a small handle, never the trace. On one machine the trace is a file
 that every process maps into memory; on a Ray cluster it lies in the object store, on a Dask
-cluster it is scattered to the workers: neither needs a file system in common.
+cluster each worker holds it: neither needs a file system in common.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ class InRay:
 
 @dataclass(frozen=True, slots=True)
 class InDask:
-    """On the workers of a Dask cluster, under a key that the leading process keeps alive."""
+    """With every worker of a Dask cluster, workers that join later included."""
 
     digest: str
 
     def get(self) -> TraceFile:
         """The file, as it was read."""
         distributed: Any = import_module("distributed")  # Any: an extra, perhaps not installed
-        file: TraceFile = distributed.Future(self.digest, distributed.get_client()).result()
+        file: TraceFile = distributed.get_worker().plugins[self.digest].file
         return file
 
 
@@ -138,11 +138,23 @@ def in_ray(files: Mapping[str, TraceFile]) -> dict[str, Handle]:
 
 @contextmanager
 def in_dask(files: Mapping[str, TraceFile], client: Any) -> Iterator[dict[str, Handle]]:
-    """The files on every worker of a Dask client. Any: Dask is an extra without types."""
-    named = {_digest(key, file): file for key, file in files.items()}
-    futures = client.scatter(named, broadcast=True) if named else {}
-    yield {key: InDask(_digest(key, file)) for key, file in files.items()}
-    del futures  # the cluster keeps what somebody holds a future of
+    """The files with every worker of a Dask client. Any: Dask is an extra without types."""
+    distributed: Any = import_module("distributed")  # Any: as above
+
+    class Holds(distributed.WorkerPlugin):  # type: ignore[misc]  # its base has no types
+        """What a worker keeps, under the file's digest, until it is taken away again."""
+
+        def __init__(self, file: TraceFile) -> None:
+            self.file = file
+
+    digests = {key: _digest(key, file) for key, file in files.items()}
+    for key, file in files.items():
+        client.register_plugin(Holds(file), name=digests[key])
+    try:
+        yield {key: InDask(digest) for key, digest in digests.items()}
+    finally:
+        for digest in digests.values():
+            client.unregister_worker_plugin(digest)
 
 
 def _digest(key: str, file: TraceFile) -> str:
