@@ -16,12 +16,15 @@ def plot_sweep(folder: Path) -> list[Path]:
     from .curves import curve_file, draw_curves
     from .heatmap import draw_heatmap
     from .moment import draw_moment
+    from .samples import draw_samples
     from .sweep_table import load_sweep
     from .tradeoff import draw_tradeoff
 
     table = load_sweep(folder)
     figures = folder / "figures"
     with house_style():
+        if table.sampled:
+            return [draw_samples(table, figures / "samples.png")]
         drawn = [
             draw_tradeoff(table, figures / "ttft-vs-tpot.png"),
             *(

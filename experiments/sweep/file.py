@@ -66,9 +66,9 @@ def read_sweep_file(path: Path) -> Asked:
     return Asked(
         base,
         {name: swept_values(name, values, label) for name, values in grid.items()},
-        read_variants(variants, at("variants")) if variants else (),
-        read_samples(samples, at("samples")) if samples else None,
-        file.values.get("seeds") or None,
+        read_variants(variants, at("variants")) if variants is not None else (),
+        read_samples(samples, at("samples")) if samples is not None else None,
+        file.values.get("seeds"),
     )
 
 

@@ -132,7 +132,7 @@ def load_spec(
     varied = {k: v for k, v in file.grid.items() if k not in taken} | flag_grid
     _refuse_overlap(varied, variants, samples)
     fixed = {**file.base, **flag_base}
-    seeds = read_seeds(more.seeds or file.seeds, fixed, flag_of)
+    seeds = read_seeds(file.seeds if more.seeds is None else more.seeds, fixed, flag_of)
     sampled = samples.over if samples else {}
     fixed = {k: v for k, v in fixed.items() if k not in varied and k not in sampled}
     if not (varied or variants or samples):
