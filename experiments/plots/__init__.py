@@ -50,4 +50,17 @@ def plot_run(folder: Path) -> list[Path]:
         return draw_run(folder, folder / "figures")
 
 
-__all__ = ["plot_run", "plot_sweep"]
+def plot_search(folder: Path) -> list[Path]:
+    """Draw a finished search into `folder/figures/`; returns the PNGs written.
+
+    Raises:
+        ConfigError: the folder holds no finished search.
+    """
+    from .search import draw_search
+
+    with house_style():
+        drawn = draw_search(folder, folder / "figures" / "attainment.png")
+    return [] if drawn is None else [drawn]
+
+
+__all__ = ["plot_run", "plot_search", "plot_sweep"]

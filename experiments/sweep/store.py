@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -100,7 +100,9 @@ def identity(spec: SweepSpec) -> Record:
     asked: Record = {
         "base": dict(spec.base),
         "grid": {name: list(values) for name, values in spec.grid.items()},
-        "files": {str(path): file_identity(path)["sha256"] for path in _named_files(spec)},
+        "files": named_files(
+            [*spec.base.items(), *(held for p in spec.points() for held in p.settings.items())]
+        ),
         "runway_version": runway_version(),
     }
     if spec.variants:
@@ -139,13 +141,14 @@ def _read(path: Path) -> Record | None:
     return record if isinstance(record, dict) else None
 
 
-def _named_files(spec: SweepSpec) -> list[Path]:
-    """Files that settings name: traces, tables, models, and policies as `path.py:Class`."""
-    values = [(name, spec.base[name]) for name in _FILES if name in spec.base]
-    values += [(name, p.values[name]) for p in spec.points() for name in _FILES if name in p.values]
-    texts = [str(value) for _, value in dict.fromkeys(values) if value is not None]
+def named_files(settings: Iterable[tuple[str, Any]]) -> dict[str, str]:
+    """File -> the SHA-256 of its content: traces, tables, models, policies as `path.py:Class`.
+
+    settings: (name, value) pairs; Any: values of any setting.
+    """
+    texts = [str(v) for name, v in settings if name in _FILES and v is not None]
     paths = [Path(text.rpartition(":")[0] if ".py:" in text else text) for text in texts]
-    return [path for path in dict.fromkeys(paths) if path.is_file()]
+    return {str(p): file_identity(p)["sha256"] for p in dict.fromkeys(paths) if p.is_file()}
 
 
 def _digest(content: Mapping[str, Any]) -> str:  # Any: JSON values

@@ -1,0 +1,189 @@
+"""What `runway search` prints: the answer first, then what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .terminal import number, print_table, say
+
+if TYPE_CHECKING:
+    from experiments.search import Answer, Question, SearchOutcome
+
+HEADINGS = {
+    "chunk_size": "chunk size",
+    "max_num_batched_tokens": "token budget",
+    "max_num_seqs": "max seqs",
+}
+
+
+def print_search(outcome: SearchOutcome, question: Question, out: Path, drawn: list[Path]) -> None:
+    """Everything worth saying about a search."""
+    from experiments.search import ranked
+
+    answers = ranked(outcome.answers)
+    say(f"{_setting(outcome)}; SLO {question.objective.words()}")
+    for line in _headlines(answers, question):
+        say(line)
+    knobs = list(question.knobs.domains)
+    print_table(
+        "Highest rate that meets the SLO, requests/s; times in ms at that rate",
+        [
+            *("scheduler", "rate", "95 % confidence", "fails at", "not met there"),
+            *(HEADINGS.get(name, name) for name in knobs),
+            *("as given", "goodput/s", "TTFT p99", "TPOT p99", "tokens/s"),
+        ],
+        [_cells(answer, knobs) for answer in answers],
+    )
+    for answer in answers:
+        if answer.sensitivity:
+            _print_sensitivity(answer)
+    for answer in answers:
+        flags = answer.flags(question.knobs)
+        if flags:
+            like = "" if answer.scheduler == "vllm" else f" (the nearest to {answer.scheduler})"
+            say(f"vllm serve MODEL {flags}{like}")
+    for line in _warnings(answers, outcome):
+        say(f"! {line}")
+    kept = f", {outcome.resumed} kept from before" if outcome.resumed else ""
+    say(f"{outcome.evaluations} runs{kept}; results in {out}")
+    for path in drawn:
+        say(f"drew {path}")
+
+
+def _setting(outcome: SearchOutcome) -> str:
+    workload, table = outcome.report["workload"], outcome.report["cost_model"]
+    named = workload.get("name") or workload.get("file", {}).get("name") or "generated workload"
+    stamp = f" ({table['stamp'].partition(':')[0]})" if table["stamp"] else ""
+    return f"{named}, {outcome.report['requests']:,} requests, {table['name']}{stamp}"
+
+
+def _headlines(answers: list[Answer], question: Question) -> Iterator[str]:
+    """The answer in words; for schedulers without one, the bound that is known instead."""
+    from experiments.search import EVERY_RATE, FOUND, INVALID, NO_RATE
+
+    best = answers[0]
+    if best.status == FOUND and best.rate is not None:
+        sure = best.certainty
+        within = f", {_span(best)} with 95 % confidence ({_method(best)})" if sure else ""
+        rate = sure.rate if sure else best.rate
+        yield f"best: {best.scheduler}, {rate:.4g} requests/s{within}"
+    for answer in answers:
+        if answer.status == NO_RATE and answer.beyond is not None:
+            yield (
+                f"{answer.scheduler}: no rate meets the SLO; even at {answer.failed:.4g} requests/s "
+                f"{_misses(answer, question)}"
+            )
+        elif answer.status == EVERY_RATE:
+            yield (
+                f"{answer.scheduler}: every rate that was tried meets the SLO, up to "
+                f"{answer.rate:.4g} requests/s: the answer lies above"
+            )
+        elif answer.status == INVALID:
+            yield f"{answer.scheduler}: {answer.status}"
+
+
+def _misses(answer: Answer, question: Question) -> str:
+    """What is not met at the lowest rate, with its value."""
+    assert answer.beyond is not None
+    limits = {limit.name: limit.limit_ms for limit in question.objective.limits}
+    told = []
+    for name in answer.binding:
+        held = answer.beyond.limits.get(name)
+        if held is None:
+            told.append(f"the run fails: {name}" if answer.beyond.error else f"it is {name}")
+        elif name in limits:
+            value = "beyond measure" if held.value is None else f"{held.value:,.1f} ms"
+            told.append(f"{name} is {value}, limit {limits[name]:g} ms")
+        else:
+            told.append(f"only {100 * held.share:.1f} % of requests meet their limits")
+    return ", ".join(told)
+
+
+def _method(answer: Answer) -> str:
+    assert answer.certainty is not None
+    runs = len(answer.certainty.rates)
+    if answer.certainty.method == "seeds":
+        return f"{runs} seeds"
+    return f"{runs} resamplings of the trace in blocks of time"
+
+
+def _span(answer: Answer) -> str:
+    assert answer.certainty is not None
+    return f"{answer.certainty.low:.4g} to {answer.certainty.high:.4g}"
+
+
+def _cells(answer: Answer, knobs: list[str]) -> list[str]:
+    sure, at = answer.certainty, answer.at
+    rate = answer.rate if sure is None else sure.rate
+    more = at.more if at else {}
+    settings = answer.candidate.resolved if answer.candidate else {}
+    return [
+        answer.scheduler,
+        "-" if rate is None else f"{rate:.4g}",
+        _span(answer) if sure else "-",
+        "-" if answer.failed is None else f"{answer.failed:.4g}",
+        ", ".join(answer.binding) or "-",
+        *(_setting_text(settings.get(name)) for name in knobs),
+        "-" if answer.baseline_rate is None else f"{answer.baseline_rate:.4g}",
+        number(more.get("request_goodput"), 2),
+        number(more.get("ttft_ms_p99")),
+        number(more.get("tpot_ms_p99")),
+        number(more.get("output_throughput")),
+    ]
+
+
+def _setting_text(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return "none" if value is None else str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _print_sensitivity(answer: Answer) -> None:
+    """A row a knob, the value that costs least first."""
+    assert answer.rate is not None
+    named = dict.fromkeys(level.knob for level in answer.sensitivity)
+    rows = []
+    for knob in named:
+        told = []
+        for level in (each for each in answer.sensitivity if each.knob == knob):
+            if level.invalid:
+                change = "cannot run"
+            elif level.rate is None:
+                change = "no rate"
+            else:
+                change = (
+                    "best" if level.is_best else f"{100 * (level.rate / answer.rate - 1):+.0f} %"
+                )
+            told.append(f"{_setting_text(level.value)}: {change}")
+        rows.append([HEADINGS.get(knob, knob), "   ".join(told)])
+    print_table(
+        f"{answer.scheduler}: the rate with one setting turned, the others at their best",
+        ["setting", "value: change of the rate"],
+        rows,
+        text_columns=2,
+    )
+
+
+def _warnings(answers: list[Answer], outcome: SearchOutcome) -> Iterator[str]:
+    stamp = outcome.report["cost_model"]["stamp"]
+    if stamp:
+        yield stamp
+    for answer in answers:
+        name = answer.scheduler
+        for failed, passed in answer.violations:
+            yield (
+                f"{name}: not monotone: {failed:.4g} requests/s fails and {passed:.4g} passes; the "
+                "answer is the highest rate below any failure"
+            )
+        if answer.saturates_from is not None:
+            yield f"{name}: saturated from {answer.saturates_from:.4g} requests/s (lowest tried)"
+        beyond = answer.at.more.get("extrapolated_share") if answer.at else None
+        if beyond:
+            yield f"{name}: {100 * beyond:.1f} % of the time was priced beyond the measured range"
+        for settings, reason in list(answer.invalid.items())[:3]:
+            yield f"{name}: {settings or 'as given'} cannot be run: {reason}"
+        if answer.space is None or answer.configurations < (answer.space or 0):
+            space = "a space without end" if answer.space is None else f"{answer.space:,}"
+            yield f"{name}: {answer.configurations} different configurations compared, of {space}"
