@@ -10,6 +10,7 @@ from .terminal import number, print_table, say
 
 if TYPE_CHECKING:
     from experiments.search import Answer, Question, SearchOutcome
+    from experiments.search.sensitivity import Level
 
 HEADINGS = {
     "chunk_size": "chunk size",
@@ -72,8 +73,8 @@ def _headlines(answers: list[Answer], question: Question) -> Iterator[str]:
     for answer in answers:
         if answer.status == NO_RATE and answer.beyond is not None:
             yield (
-                f"{answer.scheduler}: no rate meets the SLO; even at {answer.failed:.4g} requests/s "
-                f"{_misses(answer, question)}"
+                f"{answer.scheduler}: no rate meets the SLO; even at {answer.failed:.4g} "
+                f"requests/s {_misses(answer, question)}"
             )
         elif answer.status == EVERY_RATE:
             yield (
@@ -118,14 +119,15 @@ def _cells(answer: Answer, knobs: list[str]) -> list[str]:
     sure, at = answer.certainty, answer.at
     rate = answer.rate if sure is None else sure.rate
     more = at.more if at else {}
-    settings = answer.candidate.resolved if answer.candidate else {}
+    found = answer.candidate
+    settings, unused = (found.resolved, found.unused) if found else ({}, ())
     return [
         answer.scheduler,
         "-" if rate is None else f"{rate:.4g}",
         _span(answer) if sure else "-",
         "-" if answer.failed is None else f"{answer.failed:.4g}",
         ", ".join(answer.binding) or "-",
-        *(_setting_text(settings.get(name)) for name in knobs),
+        *("-" if name in unused else _setting_text(settings.get(name)) for name in knobs),
         "-" if answer.baseline_rate is None else f"{answer.baseline_rate:.4g}",
         number(more.get("request_goodput"), 2),
         number(more.get("ttft_ms_p99")),
@@ -141,29 +143,29 @@ def _setting_text(value: object) -> str:
 
 
 def _print_sensitivity(answer: Answer) -> None:
-    """A row a knob, the value that costs least first."""
+    """A row a knob."""
     assert answer.rate is not None
-    named = dict.fromkeys(level.knob for level in answer.sensitivity)
+    unused = answer.candidate.unused if answer.candidate else ()
     rows = []
-    for knob in named:
-        told = []
-        for level in (each for each in answer.sensitivity if each.knob == knob):
-            if level.invalid:
-                change = "cannot run"
-            elif level.rate is None:
-                change = "no rate"
-            else:
-                change = (
-                    "best" if level.is_best else f"{100 * (level.rate / answer.rate - 1):+.0f} %"
-                )
-            told.append(f"{_setting_text(level.value)}: {change}")
-        rows.append([HEADINGS.get(knob, knob), "   ".join(told)])
+    for knob in dict.fromkeys(level.knob for level in answer.sensitivity):
+        levels = [level for level in answer.sensitivity if level.knob == knob]
+        told = [f"{_setting_text(level.value)}: {_change(level, answer.rate)}" for level in levels]
+        words = f"not used by {answer.scheduler}" if knob in unused else "   ".join(told)
+        rows.append([HEADINGS.get(knob, knob), words])
     print_table(
         f"{answer.scheduler}: the rate with one setting turned, the others at their best",
         ["setting", "value: change of the rate"],
         rows,
         text_columns=2,
     )
+
+
+def _change(level: Level, best: float) -> str:
+    if level.invalid:
+        return "cannot run"
+    if level.rate is None:
+        return "no rate"
+    return "best" if level.is_best else f"{100 * (level.rate / best - 1):+.0f} %"
 
 
 def _warnings(answers: list[Answer], outcome: SearchOutcome) -> Iterator[str]:

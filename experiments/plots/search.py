@@ -62,8 +62,8 @@ def draw_search(folder: Path, path: Path) -> Path | None:
     headline(
         figure,
         "How much load each configuration takes within the SLO",
-        "Up and right is better. Dotted: the highest rate that meets all limits; shaded: its 95 % "
-        "confidence interval. Hollow: saturated.",
+        "Up and right is better. Dotted: the highest rate that meets all limits; bar at the foot: "
+        "its 95 % confidence interval. Hollow marks: the queue grows (saturated).",
         _setting(report),
     )
     colours = dict(zip((each["scheduler"] for each in answers), palette(len(answers)), strict=True))
@@ -71,10 +71,11 @@ def draw_search(folder: Path, path: Path) -> Path | None:
         for answer, marker in zip(answers, MARKERS * len(answers), strict=False):
             _draw_line(axes, answer, runs, panel, (colours[answer["scheduler"]], marker))
         _mark(axes, panel, answers, colours)
-    grid[-1].set_xlim(0, 1.55 * max(each["rate"] for each in answers))
+    rates = [each["rate"] for each in answers]
+    grid[-1].set_xlim(0.4 * min(rates), 1.55 * max(rates))
     grid[-1].set_xlabel("arrival rate (requests/s)")
     plain_ticks(grid[-1], "x")
-    legend_rows(figure, [[_entry(a, colours, m) for a, m in zip(answers, MARKERS, strict=False)]])
+    legend_rows(figure, [[_entry(a, colours, m)] for a, m in zip(answers, MARKERS, strict=False)])
     return save(figure, path)
 
 
@@ -120,7 +121,7 @@ def _draw_line(
 def _mark(axes: Axes, panel: Panel, answers: list[Answer], colours: dict[str, str]) -> None:
     axes.set_title(panel.words)
     axes.set_yscale("log")
-    axes.set_ylim(1.3, 10.0**-MOST_NINES / 1.4)
+    axes.set_ylim(3.0, 10.0**-MOST_NINES / 1.4)
     axes.yaxis.set_major_locator(FixedLocator([10.0**-nines for nines in range(MOST_NINES + 1)]))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda missed, _: f"{100 * (1 - missed):g} %"))
@@ -128,26 +129,33 @@ def _mark(axes: Axes, panel: Panel, answers: list[Answer], colours: dict[str, st
     if panel.target is not None and panel.target < 1:
         axes.axhline(1 - panel.target, color=INK, linewidth=1.4, linestyle="--", zorder=1)
         axes.text(
-            *(0.005, 1 - panel.target),
+            *(0.005, (1 - panel.target) * 1.25),
             f"needed: {100 * panel.target:g} %",
             transform=axes.get_yaxis_transform(),
             fontsize=9,
             color=MUTED,
             va="top",
         )
-    for answer in answers:
-        colour = colours[answer["scheduler"]]
+    for row, answer in enumerate(answers):
+        colour, sure = colours[answer["scheduler"]], answer["certainty"]
         axes.axvline(answer["rate"], color=colour, linewidth=1.2, linestyle=":", zorder=1)
-        sure = answer["certainty"]
         if sure:
-            axes.axvspan(
-                sure["ci_low"], sure["ci_high"], color=colour, alpha=0.1, linewidth=0, zorder=0
+            foot = 0.03 + 0.035 * row
+            axes.plot(
+                [sure["ci_low"], sure["ci_high"]],
+                [foot, foot],
+                color=colour,
+                linewidth=3,
+                transform=axes.get_xaxis_transform(),
+                solid_capstyle="butt",
             )
 
 
 def _entry(answer: Answer, colours: dict[str, str], marker: str) -> Line2D:
     settings = ", ".join(
-        f"{short_label(name)} {value_label(value)}" for name, value in answer["settings"].items()
+        f"{short_label(name)} {value_label(value)}"
+        for name, value in answer["settings"].items()
+        if name not in answer["unused"]
     )
     named = f"{answer['scheduler']}: {answer['rate']:g}/s" + (f" ({settings})" if settings else "")
     return Line2D([], [], color=colours[answer["scheduler"]], marker=marker, label=named)

@@ -75,6 +75,7 @@ class Answer:
             "certainty": self.certainty.described() if self.certainty else None,
             "configuration": found.key if found else None,
             "settings": dict(found.settings) if found else None,
+            "unused": list(found.unused) if found else [],
             "effective_chunk_size": found.effective_chunk_size if found else None,
             "resolved": {k: found.resolved.get(k) for k in POLICY_FIELDS} if found else None,
             "vllm_flags": self.flags(knobs),

@@ -72,6 +72,10 @@ class Bracket:
         >>> list(bracket.tried), bracket.passed, bracket.failed
         ([4.0, 8.0, 32.0, 16.0, 11.31, 9.512], 9.512, 11.31)
         """
+        rate = self._wanted()
+        return None if rate in self.tried else rate
+
+    def _wanted(self) -> float | None:
         low, high = self.passed, self.failed
         if low is None and high is None:
             return rounded(min(max(self.start, self.lowest), self.highest))

@@ -25,13 +25,15 @@ class Candidate:
     """A configuration of one scheduler. settings: the knobs' values.
 
     identity: all that decides its numbers at a rate, in one form; key: its digest.
-    resolved: the settings as the run has them, defaults filled in. notes: what it does not use.
+    unused: knobs that its scheduler does not take. resolved: the settings as the run has them,
+    defaults filled in.
     """
 
     settings: Settings
     config: RunConfig = field(compare=False)
     identity: Mapping[str, Any] = field(compare=False)  # Any: YAML values
     key: str
+    unused: tuple[str, ...] = field(compare=False)
     resolved: Mapping[str, Any] = field(compare=False)  # Any: YAML values
     effective_chunk_size: int | None = field(compare=False)
 
@@ -77,12 +79,8 @@ def _candidate(settings: Settings, config: RunConfig, workload: Workload) -> Can
     parts = prepare(config, workload=workload)
     saved = parts.config.saved()
     taken = parts.policy.parameters
-    identity = {
-        name: value
-        for name, value in saved.items()
-        if name not in NOT_IDENTITY
-        and not (name in POLICY_FIELDS and POLICY_FIELDS[name] not in taken)
-    }
+    left_out = {name for name, argument in POLICY_FIELDS.items() if argument not in taken}
+    identity = {k: v for k, v in saved.items() if k not in NOT_IDENTITY and k not in left_out}
     effective = parts.policy.effective_chunk_size
     if "chunk_size" in taken and effective is not None:
         identity["chunk_size"] = effective
@@ -90,4 +88,5 @@ def _candidate(settings: Settings, config: RunConfig, workload: Workload) -> Can
     identity["kv"] = [parts.memory.cache.blocks, parts.memory.cache.block_size]
     text = json.dumps(identity, sort_keys=True, default=str)
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return Candidate(settings, config, identity, key, saved, effective)
+    unused = tuple(name for name in settings if name in left_out)
+    return Candidate(settings, config, identity, key, unused, saved, effective)

@@ -13,6 +13,7 @@ from simulator.trace import Trace
 from simulator.units import NS_PER_S
 
 from .best import Rates
+from .bracket import rounded
 from .evaluate import GENERATED, RECORDED
 from .knobs import Knobs
 from .limits import Objective
@@ -114,7 +115,7 @@ def rates_of(question: Question, config: RunConfig, trace: Trace) -> Rates:
             f"a workload of {len(trace)} request(s) at one instant has no rate to search from: "
             "give --rate"
         )
-    lowest, highest = question.rates or (own / SPREAD, own * SPREAD)
+    lowest, highest = question.rates or (rounded(own / SPREAD), rounded(own * SPREAD))
     start = min(max(own, lowest), highest)
     return Rates(start, lowest, highest, question.precision)
 
