@@ -18,6 +18,9 @@ HEADINGS = {
     "max_num_seqs": "max seqs",
 }
 
+LONG_ENOUGH = 10.0
+"""Arrivals should last this many times as long as a request."""
+
 
 def print_search(outcome: SearchOutcome, question: Question, out: Path, drawn: list[Path]) -> None:
     """Everything worth saying about a search."""
@@ -33,7 +36,7 @@ def print_search(outcome: SearchOutcome, question: Question, out: Path, drawn: l
         [
             *("scheduler", "rate", "95 % confidence", "fails at", "not met there"),
             *(HEADINGS.get(name, name) for name in knobs),
-            *("as given", "goodput/s", "TTFT p99", "TPOT p99", "tokens/s"),
+            *("vs as given", "goodput/s", "TTFT p99", "TPOT p99", "tokens/s"),
         ],
         [_cells(answer, knobs) for answer in answers],
     )
@@ -69,7 +72,13 @@ def _headlines(answers: list[Answer], question: Question) -> Iterator[str]:
         sure = best.certainty
         within = f", {_span(best)} with 95 % confidence ({_method(best)})" if sure else ""
         rate = sure.rate if sure else best.rate
-        yield f"best: {best.scheduler}, {rate:.4g} requests/s{within}"
+        equal = [
+            each.scheduler
+            for each in answers[1:]
+            if each.rate and each.rate * (1 + question.precision) >= best.rate
+        ]
+        alike = f"; {', '.join(equal)} as good within the precision" if equal else ""
+        yield f"best: {best.scheduler}, {rate:.4g} requests/s{within}{alike}"
     for answer in answers:
         if answer.status == NO_RATE and answer.beyond is not None:
             yield (
@@ -128,12 +137,19 @@ def _cells(answer: Answer, knobs: list[str]) -> list[str]:
         "-" if answer.failed is None else f"{answer.failed:.4g}",
         ", ".join(answer.binding) or "-",
         *("-" if name in unused else _setting_text(settings.get(name)) for name in knobs),
-        "-" if answer.baseline_rate is None else f"{answer.baseline_rate:.4g}",
+        _gain(answer),
         number(more.get("request_goodput"), 2),
         number(more.get("ttft_ms_p99")),
         number(more.get("tpot_ms_p99")),
         number(more.get("output_throughput")),
     ]
+
+
+def _gain(answer: Answer) -> str:
+    """Over the same scheduler with no knob turned, on the same requests."""
+    if answer.rate is None or answer.baseline_rate is None:
+        return "-"
+    return f"{100 * (answer.rate / answer.baseline_rate - 1):+.1f} %"
 
 
 def _setting_text(value: object) -> str:
@@ -153,11 +169,25 @@ def _print_sensitivity(answer: Answer) -> None:
         words = f"not used by {answer.scheduler}" if knob in unused else "   ".join(told)
         rows.append([HEADINGS.get(knob, knob), words])
     print_table(
-        f"{answer.scheduler}: the rate with one setting turned, the others at their best",
-        ["setting", "value: change of the rate"],
+        f"{answer.scheduler}: what each setting is worth, the others at their best",
+        ["setting", "value: change of the highest rate that meets the SLO"],
         rows,
         text_columns=2,
     )
+
+
+def _too_short(answer: Answer, outcome: SearchOutcome) -> Iterator[str]:
+    """A workload that is over before it is in its stride says little about a rate."""
+    mean_ms = answer.at.more.get("e2el_ms_mean") if answer.at else None
+    if not mean_ms or not answer.rate:
+        return
+    lasts_s = outcome.report["requests"] / answer.rate
+    if lasts_s < LONG_ENOUGH * mean_ms / 1000:
+        yield (
+            f"{answer.scheduler}: at this rate all requests arrive within {lasts_s:,.0f} s and a "
+            f"request takes {mean_ms / 1000:,.1f} s: too short to tell a queue that grows from a "
+            "start; give more requests"
+        )
 
 
 def _change(level: Level, best: float) -> str:
@@ -174,13 +204,16 @@ def _warnings(answers: list[Answer], outcome: SearchOutcome) -> Iterator[str]:
         yield stamp
     for answer in answers:
         name = answer.scheduler
-        for failed, passed in answer.violations:
+        if answer.violations:
+            (failed, first), (_, last) = answer.violations[0], answer.violations[-1]
             yield (
-                f"{name}: not monotone: {failed:.4g} requests/s fails and {passed:.4g} passes; the "
-                "answer is the highest rate below any failure"
+                f"{name}: not monotone: {failed:.4g} requests/s fails, and of the higher rates "
+                f"{len(answer.violations)} pass, {first:.4g} to {last:.4g}; the answer is the "
+                "highest rate below any failure"
             )
         if answer.saturates_from is not None:
             yield f"{name}: saturated from {answer.saturates_from:.4g} requests/s (lowest tried)"
+        yield from _too_short(answer, outcome)
         beyond = answer.at.more.get("extrapolated_share") if answer.at else None
         if beyond:
             yield f"{name}: {100 * beyond:.1f} % of the time was priced beyond the measured range"

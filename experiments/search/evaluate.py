@@ -106,6 +106,7 @@ def evaluate(job: Job) -> tuple[str, dict[str, Any]]:  # Any: JSON values
     more: dict[str, float | None] = {name: summary[name] for name in KEPT}
     for name in LATENCIES:
         more |= {f"{name}_p50": summary[name]["p50"], f"{name}_p99": summary[name]["p99"]}
+    more["e2el_ms_mean"] = summary["e2el_ms"]["mean"]
     beyond = summary["cost_model"]["extrapolation"]
     more["extrapolated_share"] = beyond["share_of_time"] if beyond else None
     return job.key, {
