@@ -79,6 +79,7 @@ def _headlines(answers: list[Answer], question: Question) -> Iterator[str]:
         ]
         alike = f"; {', '.join(equal)} as good within the precision" if equal else ""
         yield f"best: {best.scheduler}, {rate:.4g} requests/s{within}{alike}"
+    yield from _leads(answers)
     for answer in answers:
         if answer.status == NO_RATE and answer.beyond is not None:
             yield (
@@ -92,6 +93,20 @@ def _headlines(answers: list[Answer], question: Question) -> Iterator[str]:
             )
         elif answer.status == INVALID:
             yield f"{answer.scheduler}: {answer.status}"
+
+
+def _leads(answers: list[Answer]) -> Iterator[str]:
+    """The best against each other one, on the same workloads."""
+    from experiments.search.certainty import lead
+
+    best = answers[0]
+    for other in answers[1:]:
+        if best.certainty and other.certainty:
+            apart, low, high = lead(best.certainty, other.certainty)
+            yield (
+                f"{best.scheduler} over {other.scheduler}: {apart:+.3g} requests/s, {low:.3g} to "
+                f"{high:.3g} with 95 % confidence, on the same workloads"
+            )
 
 
 def _misses(answer: Answer, question: Question) -> str:

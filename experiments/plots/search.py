@@ -124,7 +124,7 @@ def _mark(axes: Axes, panel: Panel, answers: list[Answer], colours: dict[str, st
     axes.set_ylim(3.0, 10.0**-MOST_NINES / 1.4)
     axes.yaxis.set_major_locator(FixedLocator([10.0**-nines for nines in range(MOST_NINES + 1)]))
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda missed, _: f"{100 * (1 - missed):g} %"))
+    axes.yaxis.set_major_formatter(FuncFormatter(_nines))
     axes.set_ylabel("within the limit")
     if panel.target is not None and panel.target < 1:
         axes.axhline(1 - panel.target, color=INK, linewidth=1.4, linestyle="--", zorder=1)
@@ -149,6 +149,16 @@ def _mark(axes: Axes, panel: Panel, answers: list[Answer], colours: dict[str, st
                 transform=axes.get_xaxis_transform(),
                 solid_capstyle="butt",
             )
+
+
+def _nines(missed: float, _: int | None) -> str:
+    """A tick; the last one stands for all that is above it.
+
+    >>> _nines(0.01, None), _nines(0.0001, None)
+    ('99 %', '≥ 99.99 %')
+    """
+    above = "≥ " if missed < 2 * 10.0**-MOST_NINES else ""
+    return f"{above}{100 * (1 - missed):g} %"
 
 
 def _entry(answer: Answer, colours: dict[str, str], marker: str) -> Line2D:

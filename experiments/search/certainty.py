@@ -72,6 +72,23 @@ def certainties(
     return found
 
 
+def lead(best: Certainty, other: Certainty) -> tuple[float, float, float]:
+    """How much higher the rate of `best` is, and the ends of the interval of that, requests/s.
+
+    Both answered on the same workloads: what these have in common cancels.
+
+    >>> apart = lead(of_seeds(10.0, [12.0, 14.0]), of_seeds(9.0, [11.0, 13.0]))
+    >>> apart
+    (1.0, 1.0, 1.0)
+    """
+    pairs = [a - b for a, b in zip(best.rates, other.rates, strict=True)]
+    if best.method == "seeds":
+        return mean_interval(pairs)
+    half = _half(pairs)
+    apart = best.rate - other.rate
+    return apart, apart - half, apart + half
+
+
 def of_seeds(first: float, others: Sequence[float]) -> Certainty:
     """Independent workloads: the mean of their answers, and Student's interval of it.
 
@@ -94,10 +111,14 @@ def of_blocks(recorded: float, resampled: Sequence[float]) -> Certainty:
     >>> round(told.low, 3), told.rate, round(told.high, 3)
     (5.697, 10.0, 14.303)
     """
-    from scipy.special import stdtrit
-
-    spread = float(np.std(resampled, ddof=1))
-    half = float(stdtrit(len(resampled) - 1, (1 + CONFIDENCE) / 2)) * spread
+    half = _half(resampled)
     return Certainty(
         recorded, max(recorded - half, 0.0), recorded + half, tuple(resampled), "blocks"
     )
+
+
+def _half(resampled: Sequence[float]) -> float:
+    from scipy.special import stdtrit
+
+    spread = float(np.std(resampled, ddof=1))
+    return float(stdtrit(len(resampled) - 1, (1 + CONFIDENCE) / 2)) * spread

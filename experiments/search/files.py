@@ -14,7 +14,8 @@ from experiments.results import RUN_FILES, SEARCH_FILES, SWEEP_FILES, results_fo
 from experiments.workload import Workload
 from simulator.errors import ConfigError
 
-from .answer import Answer
+from .answer import Answer, ranked
+from .certainty import lead
 from .evaluator import Evaluator
 from .question import Question
 
@@ -58,6 +59,7 @@ def write_search(
     report = {
         "question": question.described(),
         "answers": [answer.described(question.knobs) for answer in answers],
+        "leads": _leads(answers),
         "evaluations": len(evaluator.done),
         "replicate_kind": evaluator.replicate_kind,
         "requests": len(workload.trace),
@@ -69,6 +71,18 @@ def write_search(
         write_json(draft / "search.json", report)
         evaluation_frame(question, evaluator).to_parquet(draft / "evaluations.parquet", index=False)
     return report
+
+
+def _leads(answers: Sequence[Answer]) -> list[dict[str, Any]]:  # Any: JSON values
+    """The best answer against each other one, requests/s."""
+    best, *others = ranked(answers)
+    found = []
+    for other in others:
+        if best.certainty and other.certainty:
+            apart, low, high = lead(best.certainty, other.certainty)
+            told = {"best": best.scheduler, "other": other.scheduler, "rate_difference": apart}
+            found.append({**told, "ci_low": low, "ci_high": high})
+    return found
 
 
 def evaluation_frame(question: Question, evaluator: Evaluator) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from experiments.config import RunConfig
 from experiments.run import run_config
 from experiments.search import read_knobs, read_objective
 from experiments.search.bracket import Bracket
-from experiments.search.certainty import of_blocks, of_seeds
+from experiments.search.certainty import lead, of_blocks, of_seeds
 from experiments.search.limits import measure
 from experiments.search.vllm_flags import vllm_flags
 from experiments.sweep.samples import Choice, Range
@@ -142,3 +142,10 @@ def test_seeds_are_averaged_and_resamplings_are_not() -> None:
     seeds, blocks = of_seeds(9.0, [10.0, 11.0]), of_blocks(12.0, [9.0, 10.0, 11.0])
     assert (seeds.rate, seeds.high) == pytest.approx((10.0, 12.484), abs=1e-3)
     assert (blocks.rate, blocks.low) == pytest.approx((12.0, 12 - 4.303), abs=1e-3)
+
+
+def test_a_difference_on_the_same_workloads_is_surer_than_the_rates() -> None:
+    """Rates differ by 2 between resamplings, but the pairs by 0.9, 1.0 and 1.1: t(2) x 0.1."""
+    best, other = of_blocks(10.0, [8.0, 10.0, 12.0]), of_blocks(9.0, [7.1, 9.0, 10.9])
+    assert lead(best, other) == pytest.approx((1.0, 1 - 0.4303, 1 + 0.4303), abs=1e-3)
+    assert best.high - best.low > 8 * 2
