@@ -47,6 +47,7 @@ def write_search(
     out: Path,
     answers: Sequence[Answer],
     evaluator: Evaluator,
+    *,
     workload: Workload,
     config: RunConfig,
 ) -> dict[str, Any]:  # Any: JSON values

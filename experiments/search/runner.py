@@ -17,14 +17,15 @@ from simulator.errors import ConfigError
 
 from .answer import Answer, answer_of, no_answer
 from .best import Incumbent, Rates, advance, challenge
+from .bracket import rounded
 from .candidates import Candidate, Candidates
-from .certainty import certainties
+from .certainty import Certainty, certainties
 from .evaluator import Evaluator, Progress
 from .files import open_folder, write_search
 from .knobs import Knobs, Settings
 from .question import Question, kind_of, rates_of, workload_config
 from .sampled import search_space
-from .sensitivity import sensitivity
+from .sensitivity import Level, sensitivity
 
 MOST_ENUMERATED = 4096
 """Larger finite spaces are not listed to see how many configurations come to the same."""
@@ -51,6 +52,13 @@ class _Race:
     best: Incumbent | None
     baseline: Incumbent | None
     compared: int = 1
+    levels: tuple[Level, ...] = ()
+    certainty: Certainty | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the scheduler."""
+        return self.candidates.scheduler
 
 
 def run_search(
@@ -90,7 +98,7 @@ def run_search(
             progress,
         )
         answers = _answers(question, races, evaluator, rates)
-    report = write_search(question, out, answers, evaluator, workload, config)
+    report = write_search(question, out, answers, evaluator, workload=workload, config=config)
     return SearchOutcome(tuple(answers), report, len(evaluator.done), evaluator.resumed)
 
 
@@ -101,49 +109,38 @@ def _answers(
     started = [each for r in races for each in (r.best, r.baseline) if each is not None]
     advance(evaluator, [(each.candidate, each.bracket, 0) for each in started])
     for race in races:
-        evaluator.stage = f"{race.candidates.scheduler}: configurations"
+        evaluator.stage = f"{race.name}: configurations"
         _improve(question, race, evaluator, rates)
-    evaluator.stage = "around the answers"
     for race in races:
+        evaluator.stage = f"{race.name}: around the answer"
         _profile(race, evaluator, rates)
-    running = [race for race in races if race.best is not None]
-    levels = {}
-    for race in running:
-        evaluator.stage = f"{race.candidates.scheduler}: sensitivity"
-        assert race.best is not None
-        levels[race.candidates.scheduler] = (
-            sensitivity(evaluator, race.best, question.knobs, race.candidates, rates)
-            if race.best.rate
-            else []
-        )
-    evaluator.stage = "replicates"
-    bests = [race.best for race in running if race.best is not None]
-    sure = dict(
-        zip(
-            (race.candidates.scheduler for race in running),
-            certainties(evaluator, bests, rates, question.replicates),
-            strict=True,
-        )
-    )
-    answers = []
     for race in races:
-        name, invalid = race.candidates.scheduler, race.candidates.invalid
-        if race.best is None:
-            answers.append(no_answer(name, invalid, question.knobs.size))
-            continue
-        answers.append(
-            answer_of(
-                evaluator,
-                race.best,
-                race.baseline,
-                certainty=sure[name],
-                sensitivity=tuple(levels[name]),
-                configurations=race.compared,
-                space=question.knobs.size,
-                invalid=dict(invalid),
-            )
-        )
-    return answers
+        evaluator.stage = f"{race.name}: what settings are worth"
+        if race.best is not None and race.best.rate:
+            told = sensitivity(evaluator, race.best, question.knobs, race.candidates, rates)
+            race.levels = tuple(told)
+    evaluator.stage = "replicates"
+    running = [(race, race.best) for race in races if race.best is not None]
+    sure = certainties(evaluator, [best for _, best in running], rates, question.replicates)
+    for (race, _), certainty in zip(running, sure, strict=True):
+        race.certainty = certainty
+    return [_answer(question, race, evaluator) for race in races]
+
+
+def _answer(question: Question, race: _Race, evaluator: Evaluator) -> Answer:
+    invalid, space = dict(race.candidates.invalid), question.knobs.size
+    if race.best is None:
+        return no_answer(race.name, invalid, space)
+    return answer_of(
+        evaluator,
+        race.best,
+        race.baseline,
+        certainty=race.certainty,
+        sensitivity=race.levels,
+        configurations=race.compared,
+        space=space,
+        invalid=invalid,
+    )
 
 
 def _race(question: Question, scheduler: str, workload: Workload, rates: Rates) -> _Race:
@@ -198,8 +195,6 @@ def _improve(question: Question, race: _Race, evaluator: Evaluator, rates: Rates
 
 def _profile(race: _Race, evaluator: Evaluator, rates: Rates) -> None:
     """Runs around an answer; if one is out of order, the bracket is closed again below it."""
-    from .bracket import rounded
-
     for each in (race.best, race.baseline):
         if each is None or not each.rate:
             continue

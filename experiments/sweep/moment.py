@@ -21,7 +21,7 @@ from .spec import Point, SweepSpec
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_REQUESTS = 20_000
+MOST_REQUESTS = 5_000
 """The moment is looked for among the first requests only, which bounds time and memory."""
 MOST_STEPS = 150
 """Steps in sight of the busiest lane; more would be hairlines."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from experiments.config import RunConfig
 from simulator.errors import ConfigError
 
-from .backends import check_workers, workers
+from .backends import Workers, check_workers, workers
 from .description import write_sweep
 from .moment import moment_frame
 from .point import invalid, refusal, requests_digest, run_point, shared_workload, workload_settings
@@ -84,11 +84,8 @@ def run_sweep(
     _tell(progress, records, spec, 0.0)
     if waiting:
         with store.writing(), workers(files, store.folder, jobs=jobs, backend=backend) as pool:
-            shared = [_Job(j.key, j.config, _handle(j.config, pool.handles)) for j in waiting]
             simulated_s = 0.0
-            configs = {job.key: job.config for job in waiting}
-            for key, record in pool.run(_run_job, shared):
-                store.keep(key[0], configs[key], record)
+            for key, record in _run(pool, store, waiting):
                 records[key] = record
                 simulated_s += record.get("simulated_s", 0.0)
                 _tell(progress, records, spec, simulated_s)
@@ -171,6 +168,15 @@ def _take_up(store: PointStore, records: dict[Key, Record], waiting: list[_Job])
     records.update(kept)
     waiting[:] = [job for job in waiting if job.key not in kept]
     return len(kept)
+
+
+def _run(pool: Workers, store: PointStore, waiting: Sequence[_Job]) -> Iterator[tuple[Key, Record]]:
+    """Records as they are ready, each kept before it is handed on."""
+    configs = {job.key: job.config for job in waiting}
+    shared = [_Job(j.key, j.config, _handle(j.config, pool.handles)) for j in waiting]
+    for key, record in pool.run(_run_job, shared):
+        store.keep(key[0], configs[key], record)
+        yield key, record
 
 
 def _handle(config: RunConfig, files: Mapping[str, Handle]) -> Handle | None:
