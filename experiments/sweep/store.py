@@ -67,11 +67,15 @@ class PointStore:
     def writing(self) -> Iterator[None]:
         """Where a full disk or a folder gone read-only is one message, not a traceback.
 
+        Drafts that a killed process left are removed at the end.
+
         Raises:
             ConfigError: a file could not be written in here.
         """
         try:
             yield
+            for draft in self.folder.glob(".*.tmp"):
+                draft.unlink(missing_ok=True)
         except OSError as error:
             raise ConfigError(
                 f"cannot write results to {self.folder.parent}: {error.strerror or error}; what "

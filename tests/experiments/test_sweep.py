@@ -152,6 +152,7 @@ def test_the_same_call_runs_only_what_is_missing(
     assert outcome.resumed == 2
     assert seen == [(2, 4), (3, 4), (4, 4)]
     assert contents(out) == contents(whole)
+    assert not [*(out / "points").glob(".*")]
 
 
 def test_a_changed_sweep_in_a_used_folder_is_refused(spec_of: SpecOf, tmp_path: Path) -> None:
