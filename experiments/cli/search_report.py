@@ -65,7 +65,7 @@ def _setting(outcome: SearchOutcome) -> str:
 
 def _headlines(answers: list[Answer], question: Question) -> Iterator[str]:
     """The answer in words; for schedulers without one, the bound that is known instead."""
-    from experiments.search import EVERY_RATE, FOUND, INVALID, NO_RATE
+    from experiments.search import EVERY_RATE, FAILED, FOUND, INVALID, NO_RATE
 
     best = answers[0]
     if best.status == FOUND and best.rate is not None:
@@ -91,8 +91,8 @@ def _headlines(answers: list[Answer], question: Question) -> Iterator[str]:
                 f"{answer.scheduler}: every rate that was tried meets the SLO, up to "
                 f"{answer.rate:.4g} requests/s: the answer lies above"
             )
-        elif answer.status == INVALID:
-            yield f"{answer.scheduler}: {answer.status}"
+        elif answer.status in (FAILED, INVALID):
+            yield ": ".join((answer.scheduler, answer.status, *answer.binding))
 
 
 def _leads(answers: list[Answer]) -> Iterator[str]:
@@ -117,7 +117,7 @@ def _misses(answer: Answer, question: Question) -> str:
     for name in answer.binding:
         held = answer.beyond.limits.get(name)
         if held is None:
-            told.append(f"the run fails: {name}" if answer.beyond.error else f"it is {name}")
+            told.append(f"it is {name}")
         elif name in limits:
             value = "beyond measure" if held.value is None else f"{held.value:,.1f} ms"
             told.append(f"{name} is {value}, limit {limits[name]:g} ms")
@@ -150,7 +150,7 @@ def _cells(answer: Answer, knobs: list[str]) -> list[str]:
         "-" if rate is None else f"{rate:.4g}",
         _span(answer) if sure else "-",
         "-" if answer.failed is None else f"{answer.failed:.4g}",
-        ", ".join(answer.binding) or "-",
+        "-" if at is None and answer.failed is None else _binding(answer),
         *("-" if name in unused else _setting_text(settings.get(name)) for name in knobs),
         _gain(answer),
         number(more.get("request_goodput"), 2),
@@ -158,6 +158,11 @@ def _cells(answer: Answer, knobs: list[str]) -> list[str]:
         number(more.get("tpot_ms_p99")),
         number(more.get("output_throughput")),
     ]
+
+
+def _binding(answer: Answer) -> str:
+    failed = answer.beyond is not None and answer.beyond.error is not None
+    return "the run fails" if failed else ", ".join(answer.binding) or "-"
 
 
 def _gain(answer: Answer) -> str:

@@ -1,6 +1,6 @@
 """Searches: the highest rate that meets an SLO, and the configuration that gets there."""
 
-from .answer import EVERY_RATE, FOUND, INVALID, NO_RATE, Answer, ranked
+from .answer import EVERY_RATE, FAILED, FOUND, INVALID, NO_RATE, Answer, ranked
 from .knobs import read_knobs
 from .limits import read_objective
 from .question import Question
@@ -8,6 +8,7 @@ from .runner import SearchOutcome, run_search
 
 __all__ = [
     "EVERY_RATE",
+    "FAILED",
     "FOUND",
     "INVALID",
     "NO_RATE",

@@ -21,6 +21,7 @@ from .vllm_flags import vllm_flags
 FOUND = "found"
 NO_RATE = "no rate meets the SLO"
 EVERY_RATE = "every rate that was tried meets the SLO"
+FAILED = "its runs fail"
 INVALID = "no configuration can be run"
 
 
@@ -105,6 +106,8 @@ def answer_of(
     beyond = by_rate[failed] if failed is not None else None
     broken = beyond.broken(evaluator.objective) if beyond else []
     status = NO_RATE if rate is None else FOUND if failed is not None else EVERY_RATE
+    if rate is None and beyond is not None and beyond.error:
+        status = FAILED
     return Answer(
         scheduler=str(incumbent.candidate.config.scheduler),
         status=status,

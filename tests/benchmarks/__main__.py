@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks [speed] [scale] [startup] [prices] [sweeps]`: all of them by default."""
+"""`python -m tests.benchmarks [speed] [scale] [startup] [prices] [sweeps]`: all by default."""
 
 from __future__ import annotations
 
