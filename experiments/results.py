@@ -17,6 +17,7 @@ from simulator.errors import ConfigError
 
 RUN_FILES = ("summary.json", "config.yaml", "requests.parquet", "steps.parquet")
 SWEEP_FILES = ("sweep.parquet", "sweep.csv", "sweep.yaml", "timelines.parquet")
+SEARCH_FILES = ("search.json", "evaluations.parquet")
 
 
 @contextmanager
@@ -73,7 +74,7 @@ def write_yaml(path: Path, content: Mapping[str, Any], heading: str) -> None:  #
 def _refuse_other_kind(out: Path, owned: tuple[str, ...]) -> None:
     if out.exists() and not out.is_dir():
         raise ConfigError(f"cannot write results to {out}: it is a file, give a folder")
-    for name in (*RUN_FILES[:1], *SWEEP_FILES[:1]):
+    for name in (RUN_FILES[0], SWEEP_FILES[0], SEARCH_FILES[0]):
         if name not in owned and (out / name).exists():
             raise ConfigError(
                 f"{out} holds other results ({name}): give another folder, or remove them first"

@@ -54,10 +54,12 @@ class Outcome:
     summary: dict[str, Any]  # Any: JSON values
 
 
-def prepare(config: RunConfig, *, trace: Trace | None = None) -> Parts:
+def prepare(
+    config: RunConfig, *, trace: Trace | None = None, workload: Workload | None = None
+) -> Parts:
     """Everything a config names, built and checked; nothing is simulated yet.
 
-    trace: the workload of this config, if it has been built before.
+    trace, workload: of this config, if they have been built before.
 
     Raises:
         RunwayError: the config cannot be run; the message says why and what to do.
@@ -73,7 +75,7 @@ def prepare(config: RunConfig, *, trace: Trace | None = None) -> Parts:
     config = config.model_copy(update=filled)
     cost_model = build_cost_model(config)
     memory = build_memory(config, cost_model.table)
-    workload = build_workload(config, trace=trace)
+    workload = workload or build_workload(config, trace=trace)
     config = config.model_copy(update={"slo": config.slo or workload.slo or DEFAULT_SLO})
     return Parts(config, workload, policy, cost_model, memory)
 
@@ -82,17 +84,18 @@ def run_config(
     config: RunConfig,
     *,
     trace: Trace | None = None,
+    workload: Workload | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Outcome:
     """Simulate one config and summarise it.
 
-    trace: the workload of this config, if it has been built before.
+    trace, workload: of this config, if they have been built before.
     progress: called now and then with (requests that ended, requests).
 
     Raises:
         RunwayError: the config cannot be run, or the run went wrong.
     """
-    parts = prepare(config, trace=trace)
+    parts = prepare(config, trace=trace, workload=workload)
     with warnings.catch_warnings():
         # What lies beyond the table is said once, in the summary, with its share.
         warnings.simplefilter("ignore", ExtrapolationWarning)

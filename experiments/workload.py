@@ -36,17 +36,22 @@ TAKES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:
-    """A trace ready to run. kind: its source, a key of `TAKES`. slo: its preset's limits."""
+    """A trace ready to run.
+
+    kind: its source, a key of `TAKES`. slo: its preset's limits. file: identity of the trace file,
+    if it is known; None to look when asked.
+    """
 
     trace: Trace
     kind: str
     slo: dict[str, float] | None
+    file: Mapping[str, str] | None = None
 
     def described(self, config: RunConfig) -> dict[str, object]:
         """For provenance: the source, the file by content or the name, the seed, the notes."""
         described: dict[str, object] = {"source": self.kind, "seed": config.seed}
         if self.kind == "trace":
-            described["file"] = file_identity(Path(str(config.trace)))
+            described["file"] = dict(self.file or file_identity(Path(str(config.trace))))
         elif self.kind != "requests":
             described["name"] = getattr(config, self.kind)
         return {
@@ -57,10 +62,31 @@ class Workload:
         }
 
 
-def build_workload(config: RunConfig, *, trace: Trace | None = None) -> Workload:
+@dataclass(frozen=True, slots=True, eq=False)
+class TraceFile:
+    """A trace file as it was read, before any transform, and its identity."""
+
+    trace: Trace
+    identity: Mapping[str, str]
+
+
+def read_trace_file(config: RunConfig) -> TraceFile:
+    """The file that `config.trace` names.
+
+    Raises:
+        WorkloadError: it cannot be read.
+    """
+    trace = _read(config)
+    return TraceFile(trace, file_identity(Path(str(config.trace))))
+
+
+def build_workload(
+    config: RunConfig, *, trace: Trace | None = None, file: TraceFile | None = None
+) -> Workload:
     """Read or generate the trace, then window, filter, cut, spread and scale it.
 
-    trace: what this config gives, if it has been built before.
+    trace: what this config gives, if it has been built before. file: its trace file, if that has
+    been read before.
 
     Raises:
         ConfigError: no source, two of them, or a setting that its source does not take.
@@ -68,8 +94,9 @@ def build_workload(config: RunConfig, *, trace: Trace | None = None) -> Workload
     """
     kind = source_of(config)
     if trace is None:
-        trace = _transformed(_BUILDERS[kind](config), config, kind)
-    return Workload(trace, kind, _preset_slo(config))
+        source = file.trace if file else _BUILDERS[kind](config)
+        trace = _transformed(source, config, kind)
+    return Workload(trace, kind, _preset_slo(config), file.identity if file else None)
 
 
 def source_of(config: RunConfig) -> str:

@@ -50,17 +50,30 @@ ORDER = (
 
 ONLY_IN = {
     "torch": ("calibration",),
-    "scipy": ("calibration",),
+    "scipy": ("calibration", "experiments.sweep", "experiments.search"),
     "matplotlib": ("experiments.plots",),
     "pydantic": ("experiments",),
     "click": ("experiments.cli",),
     "rich": ("experiments.cli",),
     "joblib": ("experiments.sweep",),
+    "ray": ("experiments.sweep",),
+    "distributed": ("experiments.sweep",),
+    "optuna": ("experiments.search",),
     "simpy": ("simulator.clock", "simulator.engine", "simulator.simulation"),
 }
 """Library -> the only modules that may import it."""
 
-NOT_FOR_HELP = ("pandas", "scipy", "matplotlib", "torch", "pydantic", "pyarrow", "rich", "yaml")
+NOT_FOR_HELP = (
+    "pandas",
+    "scipy",
+    "matplotlib",
+    "torch",
+    "pydantic",
+    "pyarrow",
+    "rich",
+    "yaml",
+    "optuna",
+)
 
 PACKAGES = ("simulator", "workloads", "costmodels", "calibration", "experiments")
 

@@ -12,8 +12,9 @@ from tempfile import TemporaryDirectory
 
 from costmodels import load_cost_model
 from experiments.lesson import run_lesson
-from experiments.plots import plot_sweep
+from experiments.plots import plot_search, plot_sweep
 from experiments.plots.lesson import draw_lesson
+from experiments.search import Question, read_knobs, read_objective, run_search
 from experiments.sweep import load_spec, run_sweep
 
 HERE = Path(__file__).resolve().parent
@@ -38,6 +39,20 @@ def draw_sweep(
                 keep(drawn, HERE / names[drawn.name])
 
 
+def draw_search() -> None:
+    """The figure of docs/search.md: three policies under one SLO."""
+    question = Question(
+        BASE,
+        ("vllm", "chunked", "continuous"),
+        read_knobs(["chunk_size=512,2048,none", "max_num_batched_tokens=2048,8192"]),
+        read_objective(["ttft_p95=1500ms", "tpot_p99=50ms"]),
+    )
+    with TemporaryDirectory() as folder:
+        run_search(question, Path(folder) / "search", jobs=-1)
+        (drawn,) = plot_search(Path(folder) / "search")
+        keep(drawn, HERE / "search.png")
+
+
 def keep(drawn: Path, place: Path) -> None:
     """Move a figure here and say so."""
     shutil.copyfile(drawn, place)
@@ -52,6 +67,7 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         draw_lesson(run_lesson(load_cost_model("lesson")), Path(folder) / "lesson.png")
         keep(Path(folder) / "lesson.png", HERE / "lesson.png")
+    draw_search()
 
 
 if __name__ == "__main__":

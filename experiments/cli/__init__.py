@@ -13,6 +13,7 @@ import click
 COMMANDS = {
     "simulate": "Replay a workload through a scheduler; TTFT, TPOT, throughput, goodput.",
     "sweep": "Simulate a grid of settings: chunk size, token budget, rate, scheduler ...",
+    "search": "The highest rate that meets an SLO, and the settings that get there.",
     "plot": "Draw the figures of saved results again.",
     "cost": "Price one step, term by term.",
     "calibrate": "Measure a model's kernels on this machine; write the cost table.",

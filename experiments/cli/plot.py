@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from experiments.results import RUN_FILES, SWEEP_FILES
+from experiments.results import RUN_FILES, SEARCH_FILES, SWEEP_FILES
 from simulator.errors import ConfigError
 
 from .terminal import say
@@ -20,7 +20,7 @@ from .terminal import say
 )
 @click.option("--quiet", is_flag=True, help="Print nothing.")
 def command(folder: Path, table: str | None, out: Path | None, quiet: bool) -> None:
-    """Draw the figures of DIR, a folder that `runway simulate` or `runway sweep` wrote, into
+    """Draw the figures of DIR, a folder that `runway simulate`, `sweep` or `search` wrote, into
     DIR/figures.
 
     `runway plot cost TABLE` draws a cost table (a file, or a name of `runway list cost-models`):
@@ -38,10 +38,10 @@ def command(folder: Path, table: str | None, out: Path | None, quiet: bool) -> N
 
 
 def draw(folder: Path) -> list[Path]:
-    """Figures of a run or a sweep, whichever the folder holds.
+    """Figures of a run, a sweep or a search, whichever the folder holds.
 
     Raises:
-        ConfigError: it holds neither.
+        ConfigError: it holds none.
     """
     from experiments import plots
 
@@ -49,9 +49,12 @@ def draw(folder: Path) -> list[Path]:
         return plots.plot_sweep(folder)
     if (folder / RUN_FILES[0]).is_file():
         return plots.plot_run(folder)
+    if (folder / SEARCH_FILES[0]).is_file():
+        return plots.plot_search(folder)
     missing = "no such folder" if not folder.exists() else "no results in it"
     raise ConfigError(
-        f"{folder}: {missing}: expected {RUN_FILES[0]} of a run or {SWEEP_FILES[0]} of a sweep"
+        f"{folder}: {missing}: expected {RUN_FILES[0]} of a run, {SWEEP_FILES[0]} of a "
+        f"sweep or {SEARCH_FILES[0]} of a search"
     )
 
 

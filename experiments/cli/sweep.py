@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from .options import SweptCommand, field_options, given
-from .terminal import number, print_table, progress_bar, say
+from .terminal import Tick, number, print_table, progress_bar, say
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from experiments.sweep import SweepOutcome
+    from experiments.sweep import SweepOutcome, SweepSpec
+    from experiments.sweep.runner import Progress
 
 SOME_POINTS_FAILED = 1
 BEST_SHOWN = 10
@@ -48,39 +50,83 @@ that the token budget leaves."""
     metavar="N",
     help="Processes; -1 is one per core. The results are the same. [default: -1]",
 )
+@click.option(
+    "--backend",
+    default="loky",
+    metavar="loky|ray|dask",
+    help="Processes here, or a cluster: RAY_ADDRESS or DASK_SCHEDULER_ADDRESS. [default: loky]",
+)
+@click.option(
+    "--seeds",
+    metavar="N|SEED,...",
+    help="Run every point with so many seeds, the same ones; adds confidence intervals.",
+)
+@click.option(
+    "--variant",
+    "variants",
+    multiple=True,
+    metavar="NAME:KEY=VALUE,...",
+    help="A configuration by name; repeatable.",
+)
+@click.option(
+    "--samples",
+    metavar="N|random:N",
+    help="Draw N points, Latin hypercube unless random, from flags with a range LOW..HIGH or "
+    "log:LOW..HIGH, or a choice 'A|B'.",
+)
+@click.option("--sample-seed", default=0, metavar="N", help="Seed of the samples. [default: 0]")
 @click.option("--figures/--no-figures", default=True, help="Draw the figures. [default: yes]")
 @click.option("--json", "as_json", is_flag=True, help="Print every point as one JSON object.")
 @click.option("--quiet", is_flag=True, help="Print nothing.")
 def command(
     spec: Path | None,
     out: Path,
-    jobs: int,
     figures: bool,
     as_json: bool,
     quiet: bool,
-    **flags: object,
+    **flags: Any,  # Any: a setting of a run, or one of the options above
 ) -> int:
-    """Simulate a grid of settings and compare the points.
+    """Simulate a grid, named variants or samples of settings and compare the points.
 
     A flag with several values, commas between them, spans the grid; a flag with one value holds
-    for all points. SWEEP.YAML says the same as `base:` and `grid:`; flags win. Without any list
-    the sweep is chunk sizes x token budgets. The same command goes on with a sweep that was
-    stopped. Exit code 1: some points could not be run; the table says why.
+    for all points. SWEEP.YAML says the same as `base:`, `grid:`, `variants:`, `samples:` and
+    `seeds:`; flags win. If nothing varies, the sweep is chunk sizes x token budgets. The same
+    command goes on with a sweep that was stopped. Exit code 1: some points could not be run; the
+    table says why.
     """
-    from experiments.sweep import load_spec, run_sweep, split_flags
+    from experiments.sweep import run_sweep
 
-    base, grid = split_flags(given(flags))
-    asked = load_spec(spec, base, grid)
-    with progress_bar("simulating points") as tick:
-        outcome = run_sweep(
-            asked, out, jobs=jobs, progress=lambda done, total, _: tick(done, total)
-        )
+    workers = {name: flags.pop(name) for name in ("jobs", "backend")}
+    asked = _asked(spec, flags)
+    runs = "points" if len(asked.runs) == 1 else f"runs of {len(asked)} points"
+    with progress_bar(f"simulating {runs}") as tick:
+        outcome = run_sweep(asked, out, **workers, progress=_with_speed(tick))
     drawn = _draw(out) if figures and outcome.ok else []
     if as_json and not quiet:
         _print_json(outcome)
     elif not quiet:
-        _print(outcome, list(asked.grid), out, drawn)
+        _print(outcome, asked, out, drawn)
     return SOME_POINTS_FAILED if outcome.invalid or outcome.failed else 0
+
+
+def _asked(spec: Path | None, flags: dict[str, Any]) -> SweepSpec:  # Any: as for `command`
+    from experiments.sweep import asked_by_flags, load_spec, split_flags
+
+    names = ("variants", "samples", "sample_seed", "seeds")
+    special = {name: flags.pop(name) for name in names}
+    fixed, extra = asked_by_flags(given(flags), **special)
+    return load_spec(spec, *split_flags(fixed), extra)
+
+
+def _with_speed(tick: Tick) -> Progress:
+    """The bar with simulated seconds per second of waiting."""
+    started = time.perf_counter()
+
+    def update(done: int, total: int, simulated_s: float) -> None:
+        speed = simulated_s / (time.perf_counter() - started)
+        tick(done, total, f"{speed:,.0f} simulated s/s" if simulated_s else "")
+
+    return update
 
 
 def _draw(out: Path) -> list[Path]:
@@ -89,8 +135,8 @@ def _draw(out: Path) -> list[Path]:
     return draw(out)
 
 
-def _print(outcome: SweepOutcome, swept: list[str], out: Path, drawn: list[Path]) -> None:
-    rows = outcome.rows
+def _print(outcome: SweepOutcome, spec: SweepSpec, out: Path, drawn: list[Path]) -> None:
+    rows, swept, several = outcome.rows, list(spec.varied), len(spec.runs) > 1
     ran = rows[rows["status"] == "ok"]
     best = ran.sort_values(
         ["request_goodput", "ttft_ms_p99", "index"], ascending=[False, True, True]
@@ -99,7 +145,8 @@ def _print(outcome: SweepOutcome, swept: list[str], out: Path, drawn: list[Path]
         setting, slo = _setting(out)
         say(f"{setting}; SLO {slo}")
         print_table(
-            f"Best points by goodput, then TTFT p99: {len(best)} of {len(rows)}; times in ms",
+            f"Best points by goodput, then TTFT p99: {len(best)} of {len(rows)}; times in ms"
+            + (f"; means of {len(spec.runs)} seeds, +- 95 % confidence" if several else ""),
             ["point", *(HEADINGS.get(name, name) for name in swept), *METRICS.values()],
             list(_cells(best, swept)),
             text_columns=1 + len(swept),
@@ -107,7 +154,8 @@ def _print(outcome: SweepOutcome, swept: list[str], out: Path, drawn: list[Path]
     for line in _warnings(rows):
         say(f"! {line}")
     kept = f", {outcome.resumed} kept from before" if outcome.resumed else ""
-    say(f"{outcome.ok} of {len(rows)} points ran{kept}; results in {out}")
+    times = f", {len(spec.runs)} seeds each" if several else ""
+    say(f"{outcome.ok} of {len(rows)} points ran{times}{kept}; results in {out}")
     for path in drawn:
         say(f"drew {path}")
 
@@ -147,9 +195,9 @@ def _cells(best: pd.DataFrame, swept: list[str]) -> Iterator[list[str]]:
             str(row["index"]),
             *(_text(row[name]) for name in swept),
             _text(row["effective_chunk_size"]),
-            *(_number(row[name], 1) for name in list(METRICS)[1:-2]),
-            _number(row["request_goodput"], 2),
-            "-" if row["goodput_fraction"] is None else f"{100 * row['goodput_fraction']:.1f} %",
+            *(_number(row, name, 1) for name in list(METRICS)[1:-2]),
+            _number(row, "request_goodput", 2),
+            _number(row, "goodput_fraction", 1, scale=100, unit=" %"),
         ]
 
 
@@ -167,13 +215,19 @@ def _print_json(outcome: SweepOutcome) -> None:
 def _json_value(value: Any) -> Any:  # Any: a cell of any column, and a JSON value
     import pandas as pd
 
-    if pd.isna(value):
+    if value is None or pd.isna(value):
         return None
     return value.item() if hasattr(value, "item") else value
 
 
-def _number(value: Any, digits: int) -> str:  # Any: a number or pandas' missing value
-    return number(_json_value(value), digits)
+def _number(
+    row: Mapping[Any, Any], name: str, digits: int, *, scale: float = 1, unit: str = ""
+) -> str:  # Any: a row of the table: a number, or pandas' missing value
+    value, high = _json_value(row[name]), _json_value(row.get(f"{name}_ci_high"))
+    if value is None:
+        return "-"
+    within = "" if high is None else f" +- {number(scale * (high - value), digits)}"
+    return f"{number(scale * value, digits)}{within}{unit}"
 
 
 def _text(value: Any) -> str:  # Any: a swept value or pandas' missing value

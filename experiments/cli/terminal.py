@@ -6,12 +6,20 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 import click
 
 PIPED_WIDTH = 140
 UNLIMITED = 10_000
 """Columns: wider than any table."""
+
+
+class Tick(Protocol):
+    """How far something is."""
+
+    def __call__(self, done: int, total: int, note: str = "") -> None: ...
+
 
 QUIET_FOR_S = 1.0
 """No bar for what is over sooner."""
@@ -59,10 +67,13 @@ def say(text: str = "") -> None:
 
 
 @contextmanager
-def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar to call with (done, total); it shows only on a terminal and only after a second."""
+def progress_bar(label: str) -> Iterator[Tick]:
+    """A bar to call with (done, total) and perhaps a note to stand behind the time that is left.
+
+    It shows only on a terminal and only after a second.
+    """
     if not sys.stderr.isatty():
-        yield lambda done, total: None
+        yield lambda done, total, note="": None
         return
     bar = _Bar(label)
     try:
@@ -76,29 +87,36 @@ class _Bar:
         self._label = label
         self._shown_from = time.perf_counter() + QUIET_FOR_S
         self._close: Callable[[], None] = lambda: None
-        self._draw: Callable[[int, int], None] | None = None
+        self._draw: Callable[[int, int, str], None] | None = None
 
-    def update(self, done: int, total: int) -> None:
+    def update(self, done: int, total: int, note: str = "") -> None:
         if self._draw is None:
             if time.perf_counter() < self._shown_from:
                 return
             self._draw = self._start(total)
-        self._draw(done, total)
+        self._draw(done, total, note)
 
     def close(self) -> None:
         self._close()
 
-    def _start(self, total: int) -> Callable[[int, int], None]:
+    def _start(self, total: int) -> Callable[[int, int, str], None]:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
         from rich.progress import TimeRemainingColumn as Remaining
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Remaining())
+        columns = (
+            *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Remaining()),
+            TextColumn("{task.fields[note]}"),
+        )
         progress = Progress(*columns, console=Console(stderr=True), transient=True)
-        task = progress.add_task(self._label, total=total)
+        task = progress.add_task(self._label, total=total, note="")
         progress.start()
         self._close = progress.stop
-        return lambda done, total: progress.update(task, completed=done, total=total)
+
+        def draw(done: int, total: int, note: str) -> None:
+            progress.update(task, completed=done, total=total, note=note)
+
+        return draw
 
 
 def number(value: float | None, digits: int = 1) -> str:

@@ -16,12 +16,15 @@ def plot_sweep(folder: Path) -> list[Path]:
     from .curves import curve_file, draw_curves
     from .heatmap import draw_heatmap
     from .moment import draw_moment
+    from .samples import draw_samples
     from .sweep_table import load_sweep
     from .tradeoff import draw_tradeoff
 
     table = load_sweep(folder)
     figures = folder / "figures"
     with house_style():
+        if table.sampled:
+            return [draw_samples(table, figures / "samples.png")]
         drawn = [
             draw_tradeoff(table, figures / "ttft-vs-tpot.png"),
             *(
@@ -47,4 +50,17 @@ def plot_run(folder: Path) -> list[Path]:
         return draw_run(folder, folder / "figures")
 
 
-__all__ = ["plot_run", "plot_sweep"]
+def plot_search(folder: Path) -> list[Path]:
+    """Draw a finished search into `folder/figures/`; returns the PNGs written.
+
+    Raises:
+        ConfigError: the folder holds no finished search.
+    """
+    from .search import draw_search
+
+    with house_style():
+        drawn = draw_search(folder, folder / "figures" / "attainment.png")
+    return [] if drawn is None else [drawn]
+
+
+__all__ = ["plot_run", "plot_search", "plot_sweep"]

@@ -55,6 +55,7 @@ _TITLES = {
     "max_num_batched_tokens": "Token budget: who gains and who pays",
     "rate": "Arrival rate: from idle to overload",
     "scheduler": "Schedulers side by side",
+    "variant": "Variants side by side",
 }
 Grid = np.ndarray[tuple[int, int], np.dtype[np.object_]]
 

@@ -204,7 +204,7 @@ def level_label(field: str, value: object) -> str:
     ('chunk 512', 'static')
     """
     words = value_label(value)
-    return words if field == "scheduler" else f"{short_label(field)} {words}"
+    return words if field in ("scheduler", "variant") else f"{short_label(field)} {words}"
 
 
 def value_label(value: object) -> str:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import yaml
 
+from experiments.sweep import load_spec
 from simulator.errors import ConfigError
 
 from .style import level_label, palette
 
-PROMINENCE = ("max_num_batched_tokens", "chunk_size", "scheduler", "max_num_seqs", "rate")
+PROMINENCE = (
+    *("variant", "max_num_batched_tokens", "chunk_size", "scheduler", "max_num_seqs", "rate"),
+)
 """Which swept field gets the colours first; fields not named here come last."""
 
 _OUTCOME = ("ttft_ms_mean", "tpot_ms_mean", "e2el_ms_mean", "output_throughput")
@@ -36,12 +38,14 @@ class SweepTable:
     grid: swept field -> its values in the order asked.
     slo: limit name (`ttft_ms`, `tpot_ms`, `e2el_ms`, `itl_max_ms`) -> milliseconds.
     setting: one line that says what was simulated.
+    sampled: fields whose values were drawn, at most one point a value.
     """
 
     frame: pd.DataFrame
     grid: Mapping[str, Sequence[Level]]
     slo: Mapping[str, float]
     setting: str
+    sampled: tuple[str, ...] = ()
 
     @property
     def swept(self) -> tuple[str, ...]:
@@ -123,18 +127,25 @@ def load_sweep(folder: Path) -> SweepTable:
                 f"{folder}: no {name} here, so this is not a finished sweep: "
                 "run `runway sweep ... --out` with this folder first"
             )
-    spec = yaml.safe_load((folder / "sweep.yaml").read_text(encoding="utf-8"))
+    saved = yaml.safe_load((folder / "sweep.yaml").read_text(encoding="utf-8"))
+    spec = load_spec(folder / "sweep.yaml")
     frame = pd.read_parquet(folder / "sweep.parquet")
     numbers = frame.select_dtypes(include=["Float64", "Int64"]).columns
     frame[numbers] = frame[numbers].astype("float64")
-    every = list(product(*spec["grid"].values()))
-    for position, field in enumerate(spec["grid"]):
-        frame[field] = pd.Series([values[position] for values in every], dtype=object)
+    points = list(spec.points())
+    levels = {}
+    for field in spec.varied:
+        column = [point.values[field] for point in points]
+        frame[field] = pd.Series(column, dtype=object)
+        levels[field] = list(dict.fromkeys(column))
+    # What a variant sets goes by its name; the columns are for the reader of the table.
+    own = {field for variant in spec.variants for field in variant.settings}
     return SweepTable(
         frame=frame,
-        grid=spec["grid"],
-        slo=spec.get("slo") or {},
-        setting=spec.get("setting") or "",
+        grid={field: values for field, values in levels.items() if field not in own},
+        slo=saved.get("slo") or {},
+        setting=saved.get("setting") or "",
+        sampled=tuple(spec.samples.over) if spec.samples else (),
     )
 
 

@@ -1,9 +1,12 @@
-"""The YAML file of a sweep: `base:` with run settings, `grid:` with a list per swept setting."""
+"""The YAML file of a sweep: `base:` with run settings; `grid:`, `variants:`, `samples:` with what
+varies; `seeds:` with how often each point is repeated.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -12,15 +15,28 @@ from experiments.explain import aliases
 from experiments.yaml_file import read_yaml
 from simulator.errors import ConfigError, nearest
 
-from .values import Label, by_setting, swept_values
+from .samples import Samples, read_samples
+from .values import Label, Setting, by_setting, swept_values
+from .variants import Variant, read_variants
 
-SECTIONS = ("base", "grid")
-RECORDED = ("points", "slo", "setting", "provenance")
+SECTIONS = ("base", "grid", "variants", "samples", "seeds")
+RECORDED = ("points", "confidence", "slo", "setting", "provenance")
 """What a sweep adds to the sweep.yaml that it writes; ignored when that file is run again."""
 
 
-def read_sweep_file(path: Path) -> tuple[dict[str, Any], dict[str, tuple[Any, ...]]]:
-    """The base and the grid of a file; Any: settings are numbers, texts, mappings or None.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a file, or the flags, say of a sweep. seeds: as written, how many or which."""
+
+    base: Mapping[str, Setting] = field(default_factory=dict)
+    grid: Mapping[str, tuple[Setting, ...]] = field(default_factory=dict)
+    variants: tuple[Variant, ...] = ()
+    samples: Samples | None = None
+    seeds: object = None
+
+
+def read_sweep_file(path: Path) -> Asked:
+    """What a file asks for.
 
     Raises:
         ConfigError: with file, line and column: another key, an unknown setting, a bad base
@@ -32,7 +48,7 @@ def read_sweep_file(path: Path) -> tuple[dict[str, Any], dict[str, tuple[Any, ..
             raise ConfigError(f"{file.places[key]}: {_misplaced(key)}")
     places = _places(path)
     found = {}
-    for section in SECTIONS:
+    for section in SECTIONS[:2]:
         settings = file.values.get(section) or {}
         if not isinstance(settings, dict):
             raise ConfigError(f"{file.places[section]}: {section} must be `setting: value` lines")
@@ -42,13 +58,25 @@ def read_sweep_file(path: Path) -> tuple[dict[str, Any], dict[str, tuple[Any, ..
     for name, value in base.items():
         _check(name, value, label)
     grid, label = found["grid"]
-    return base, {name: swept_values(name, values, label) for name, values in grid.items()}
+    variants, samples = file.values.get("variants"), file.values.get("samples")
+
+    def at(section: str) -> Label:
+        return lambda name: f"{file.places[section]}: {name}"
+
+    return Asked(
+        base,
+        {name: swept_values(name, values, label) for name, values in grid.items()},
+        read_variants(variants, at("variants")) if variants is not None else (),
+        read_samples(samples, at("samples")) if samples is not None else None,
+        file.values.get("seeds"),
+    )
 
 
 def _misplaced(key: str) -> str:
     if key in RunConfig.model_fields or key in aliases(RunConfig.model_fields):
         return f"put {key} under `base:`, or under `grid:` with a list of values"
-    return f"a sweep has the keys base and grid, not {key}{nearest(key, SECTIONS)}"
+    known = f"{', '.join(SECTIONS[:-1])} and {SECTIONS[-1]}"
+    return f"a sweep has the keys {known}, not {key}{nearest(key, SECTIONS)}"
 
 
 def _check(name: str, value: object, label: Label) -> None:

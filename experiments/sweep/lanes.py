@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_LANES = 4
-_LANE_SETTINGS = ("scheduler", "chunk_size", "max_num_batched_tokens")
+_LANE_SETTINGS = ("variant", "scheduler", "chunk_size", "max_num_batched_tokens")
 
 
 def choose_points(spec: SweepSpec, rows: pd.DataFrame) -> list[Point]:
@@ -23,17 +23,17 @@ def choose_points(spec: SweepSpec, rows: pd.DataFrame) -> list[Point]:
     """
     ran = rows[rows["status"] == "ok"]
     points = [point for point in spec.points() if point.index in set(ran["index"])]
-    for name in [name for name in spec.grid if name in WORKLOAD_SETTINGS]:
+    for name in [name for name in spec.varied if name in WORKLOAD_SETTINGS]:
         kept = _levels(points, name)
         points = [p for p in points if p.values[name] == kept[len(kept) // 2]]
-    several = [name for name in spec.grid if len(_levels(points, name)) > 1]
+    several = [name for name in spec.varied if len(_levels(points, name)) > 1]
     by = next((name for name in (*_LANE_SETTINGS, *several) if name in several), None)
     if by is None:
         return points[:1]
     best = ran.sort_values(
         ["goodput_fraction", "ttft_ms_p99", "index"], ascending=[False, True, True]
     )["index"].tolist()
-    if by != "scheduler":
+    if by not in ("variant", "scheduler") and spec.samples is None:
         points = _companions(points, by, _widest(ran, points, by))
     rank = {index: place for place, index in enumerate(best)}
     groups = [[p for p in points if p.values[by] == level] for level in _levels(points, by)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,29 +14,33 @@ from simulator.result import NOT_YET, Result
 from simulator.units import NS_PER_MS, NS_PER_S
 
 from .lanes import choose_points
-from .point import shared_trace
+from .point import shared_workload
+from .sharing import Handle, file_key
 from .spec import Point, SweepSpec
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_REQUESTS = 20_000
+MOST_REQUESTS = 5_000
 """The moment is looked for among the first requests only, which bounds time and memory."""
 MOST_STEPS = 150
 """Steps in sight of the busiest lane; more would be hairlines."""
 
 
-def moment_frame(spec: SweepSpec, rows: pd.DataFrame) -> pd.DataFrame | None:
+def moment_frame(
+    spec: SweepSpec, rows: pd.DataFrame, files: Mapping[str, Handle]
+) -> pd.DataFrame | None:
     """Steps around the chosen arrival, one point after another; None if there is no such moment.
 
-    rows: the table of the sweep. Columns: point, start_ms (0 is the arrival), duration_ms,
-    prefill_tokens, prefill_seqs, decode_seqs, running; and the same in every row of a point:
-    prompt_tokens, arrival_s, first_token_ms, window_start_ms, window_end_ms.
+    rows: the table of the sweep. files: its trace files.
+    Columns: point, start_ms (0 is the arrival), duration_ms, prefill_tokens, prefill_seqs,
+    decode_seqs, running; and the same in every row of a point: prompt_tokens, arrival_s,
+    first_token_ms, window_start_ms, window_end_ms.
     """
     import pandas as pd
 
     points = choose_points(spec, rows)
-    results = [_simulate(spec, point) for point in points]
+    results = [_simulate(spec, point, files) for point in points]
     runs = [_seen(result) for result in results]
     row = choose_row(results[0].trace.prompt_tokens.astype(np.float64), runs) if runs else None
     if row is None:
@@ -47,12 +53,14 @@ def moment_frame(spec: SweepSpec, rows: pd.DataFrame) -> pd.DataFrame | None:
     return pd.concat(parts, ignore_index=True)
 
 
-def _simulate(spec: SweepSpec, point: Point) -> Result:
-    config = spec.config(point)
-    trace = shared_trace(config)
-    if len(trace) > MOST_REQUESTS:
-        trace = trace.take(np.arange(MOST_REQUESTS))
-    return run_config(config, trace=trace).result
+def _simulate(spec: SweepSpec, point: Point, files: Mapping[str, Handle]) -> Result:
+    config = spec.config(point, spec.runs[0])
+    file = files.get(file_key(config) or "")
+    workload = shared_workload(config, file)
+    if len(workload.trace) > MOST_REQUESTS:
+        first = workload.trace.take(np.arange(MOST_REQUESTS))
+        workload = replace(workload, trace=first)
+    return run_config(config, workload=workload).result
 
 
 def _seen(result: Result) -> Seen:

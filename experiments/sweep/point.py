@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from functools import lru_cache
 from pathlib import Path
+
+import numpy as np
 
 from experiments.caption import caption_parts
 from experiments.config import RunConfig
 from experiments.option import option_of
 from experiments.policies import blame
 from experiments.run import prepare, run_config
-from experiments.workload import build_workload
+from experiments.workload import Workload, build_workload
 from simulator.errors import RunwayError
 from simulator.trace import Trace
 from simulator.units import ns_to_seconds
 
 from .rows import metric_row
-from .store import Record, write_atomically
+from .sharing import Handle
+from .store import Record
 
 WORKLOAD_SETTINGS = frozenset(
     name
@@ -27,34 +31,30 @@ WORKLOAD_SETTINGS = frozenset(
 """Settings that decide the trace."""
 
 
-def run_point(config: RunConfig, path: Path) -> Record:
-    """Simulate a point and keep its record at `path`; a run that goes wrong is a record too."""
-    record = _run(config)
-    write_atomically(path, record)
-    return record
-
-
 def invalid(reason: str) -> Record:
     """The record of a point that cannot be run."""
     return {"status": "invalid", "reason": reason, "metrics": None}
 
 
-def refusal(config: RunConfig) -> str | None:
+def refusal(config: RunConfig, file: Handle | None = None) -> str | None:
     """Why a point cannot be run; None if it can."""
     try:
-        prepare(config, trace=shared_trace(config))
+        prepare(config, workload=shared_workload(config, file))
     except RunwayError as error:
         return str(error)
     return None
 
 
-def shared_trace(config: RunConfig) -> Trace:
-    """The trace of a run, built once per process for runs of the same workload in a row.
+def shared_workload(config: RunConfig, file: Handle | None = None) -> Workload:
+    """The workload of a run, built once per process for runs of the same one in a row.
+
+    file: its trace file, if another process or this one has read it.
 
     Raises:
         RunwayError: as `build_workload`.
     """
-    return _build(workload_settings(config), _stamp(config.trace))
+    stamp = None if file else _stamp(config.trace)
+    return _build(workload_settings(config), stamp, file)
 
 
 def workload_settings(config: RunConfig) -> str:
@@ -63,25 +63,14 @@ def workload_settings(config: RunConfig) -> str:
     return json.dumps(held, sort_keys=True)
 
 
-@lru_cache(maxsize=2)
-def _build(settings: str, stamp: tuple[int, int] | None) -> Trace:
-    """stamp: of the trace file; a file that was replaced is read again."""
-    return build_workload(RunConfig(**json.loads(settings))).trace
-
-
-def _stamp(trace: str | None) -> tuple[int, int] | None:
-    path = Path(trace) if trace else None
-    if path is None or not path.is_file():
-        return None
-    return path.stat().st_mtime_ns, path.stat().st_size
-
-
-def _run(config: RunConfig) -> Record:
-    reason = refusal(config)
+def run_point(config: RunConfig, file: Handle | None = None) -> Record:
+    """Simulate a point; a run that goes wrong is a record too."""
+    reason = refusal(config, file)
     if reason is not None:
         return invalid(reason)
     try:
-        outcome = run_config(config, trace=shared_trace(config))
+        workload = shared_workload(config, file)
+        outcome = run_config(config, workload=workload)
     except RunwayError as error:
         return {"status": "failed", "reason": str(error), "metrics": None}
     except Exception as error:  # one point's accident must not cost the others their time
@@ -93,4 +82,26 @@ def _run(config: RunConfig) -> Record:
         "slo": outcome.config.slo,
         "setting": caption_parts(outcome.summary),
         "simulated_s": ns_to_seconds(outcome.result.end_ns),
+        "requests_digest": requests_digest(workload.trace),
     }
+
+
+def requests_digest(trace: Trace) -> str:
+    """Equal for seeds that make the same arrivals and lengths."""
+    digest = hashlib.sha256()
+    for column in (trace.arrival_ns, trace.prompt_tokens, trace.output_tokens):
+        digest.update(np.ascontiguousarray(column).data)
+    return digest.hexdigest()[:16]
+
+
+@lru_cache(maxsize=2)
+def _build(settings: str, stamp: tuple[int, int] | None, file: Handle | None) -> Workload:
+    """stamp: of the trace file; a file that was replaced is read again."""
+    return build_workload(RunConfig(**json.loads(settings)), file=file.get() if file else None)
+
+
+def _stamp(trace: str | None) -> tuple[int, int] | None:
+    path = Path(trace) if trace else None
+    if path is None or not path.is_file():
+        return None
+    return path.stat().st_mtime_ns, path.stat().st_size

@@ -51,6 +51,15 @@ COUNTS = (
     "not_arrived",
 )
 
+AVERAGED = (
+    *(f"{field}_{name}" for field, names in DISTRIBUTIONS.items() for name in names),
+    *RATES,
+    *COUNTS,
+    "steps",
+    "events",
+)
+"""Metric columns that are averaged over seeds."""
+
 
 def metric_row(summary: Mapping[str, Any]) -> Row:  # Any: JSON values
     """The metric columns of a run's summary; None where the run has no such number."""
@@ -65,9 +74,10 @@ def metric_row(summary: Mapping[str, Any]) -> Row:  # Any: JSON values
 
 
 def sweep_frame(spec: SweepSpec, records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """One row per point, in grid order, with a type per column that does not depend on the rows.
+    """One row per point, in order, with a type per column that does not depend on the rows.
 
-    records: `{"status", "reason", "metrics"}` per point. Any: JSON values.
+    records: `{"status", "reason", "metrics"}` per point. Any: JSON values. With several seeds
+    a number is the mean over them, beside the ends of its confidence interval.
     """
     import pandas as pd
 
@@ -76,17 +86,23 @@ def sweep_frame(spec: SweepSpec, records: Sequence[Mapping[str, Any]]) -> pd.Dat
     columns["index"] = pd.Series(range(len(records)), dtype="int64")
     columns["status"] = pd.Series([record["status"] for record in records], dtype="str")
     columns["reason"] = pd.Series([record["reason"] for record in records], dtype="str")
-    for name in spec.grid:
-        columns[name] = _swept([point.values[name] for point in spec.points()])
+    points = list(spec.points())
+    for name in spec.varied:
+        columns[name] = _swept([point.values[name] for point in points])
+    several = len(spec.runs) > 1
+    if several:
+        columns["replicates"] = pd.Series([row.get("replicates") for row in rows], dtype="Int64")
     for name in metric_names():
-        columns[name] = pd.Series([row.get(name) for row in rows], dtype=_kind(name))
+        ends = ("", "_ci_low", "_ci_high") if several and name in AVERAGED else ("",)
+        for end in ends:
+            kind = "Float64" if several and name in AVERAGED else _kind(name)
+            columns[name + end] = pd.Series([row.get(name + end) for row in rows], dtype=kind)
     return pd.DataFrame(columns)
 
 
 def metric_names() -> list[str]:
     """The metric columns, in order."""
-    flat = [f"{field}_{name}" for field, names in DISTRIBUTIONS.items() for name in names]
-    return ["effective_chunk_size", "saturated", *flat, *RATES, *COUNTS, "steps", "events"]
+    return ["effective_chunk_size", "saturated", *AVERAGED]
 
 
 def _kind(name: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from experiments.provenance import file_identity, runway_version
 from experiments.results import json_text
 from simulator.errors import ConfigError
 
-from .spec import Point, SweepSpec
+from .spec import SweepSpec
 
 Record = dict[str, Any]
 """What is kept of a point. Any: JSON values."""
@@ -62,36 +63,78 @@ class PointStore:
                 f"cannot write results to {self.folder.parent}: {error.strerror or error}"
             ) from None
 
-    def path(self, point: Point, config: RunConfig) -> Path:
-        """Where the record of a point is kept."""
-        return self.folder / f"{point.index:06d}-{_digest(config.saved())[:16]}.json"
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Where a full disk or a folder gone read-only is one message, not a traceback.
 
-    def finished(self, path: Path) -> Record | None:
-        """The record of a point that ran to its end; None if it has to run (again)."""
-        record = _read(path)
+        Drafts that a killed process left are removed at the end.
+
+        Raises:
+            ConfigError: a file could not be written in here.
+        """
+        try:
+            yield
+            for draft in self.folder.glob(".*.tmp"):
+                draft.unlink(missing_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot write results to {self.folder.parent}: {error.strerror or error}; what "
+                "is done is kept: make room and run the same command again"
+            ) from None
+
+    def keep(self, index: int, config: RunConfig, record: Mapping[str, Any]) -> None:
+        """Write the record of a run of a point. Any: JSON values.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        write_atomically(self._path(index, config), record)
+
+    def finished(self, index: int, config: RunConfig) -> Record | None:
+        """The record of a run that came to its end; None if it has to run (again)."""
+        record = _read(self._path(index, config))
         return record if record and record["status"] in ("ok", "invalid") else None
+
+    def _path(self, index: int, config: RunConfig) -> Path:
+        return self.folder / f"{index:06d}-{_digest(config.saved())[:16]}.json"
 
 
 def identity(spec: SweepSpec) -> Record:
     """All that decides a sweep's numbers: settings, the content of the files they name, version."""
-    asked = {
+    asked: Record = {
         "base": dict(spec.base),
         "grid": {name: list(values) for name, values in spec.grid.items()},
-        "files": {str(path): file_identity(path)["sha256"] for path in _named_files(spec)},
+        "files": named_files(
+            [*spec.base.items(), *(held for p in spec.points() for held in p.settings.items())]
+        ),
         "runway_version": runway_version(),
     }
+    if spec.variants:
+        asked["variants"] = [{"name": each.name, **each.settings} for each in spec.variants]
+    if spec.samples:
+        asked["samples"] = spec.samples.written()
+    if spec.seeds:
+        asked["seeds"] = list(spec.seeds)
     as_it_is_read_back: Record = json.loads(json.dumps(asked, default=str))
     return as_it_is_read_back
 
 
 def write_atomically(path: Path, record: Mapping[str, Any]) -> None:  # Any: JSON values
-    """Strict JSON, whole or not at all, even if the machine stops in the middle."""
+    """Strict JSON, whole or not at all, even if the machine stops in the middle.
+
+    Raises:
+        OSError: it cannot be written; then nothing stays.
+    """
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(json_text(record) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    try:
+        with draft.open("w", encoding="utf-8") as file:
+            file.write(json_text(record) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 def _read(path: Path) -> Record | None:
@@ -102,12 +145,14 @@ def _read(path: Path) -> Record | None:
     return record if isinstance(record, dict) else None
 
 
-def _named_files(spec: SweepSpec) -> list[Path]:
-    """Files that settings name: traces, tables, models, and policies as `path.py:Class`."""
-    every = {**{name: (value,) for name, value in spec.base.items()}, **spec.grid}
-    texts = [str(value) for name in _FILES for value in every.get(name, ()) if value is not None]
+def named_files(settings: Iterable[tuple[str, Any]]) -> dict[str, str]:
+    """File -> the SHA-256 of its content: traces, tables, models, policies as `path.py:Class`.
+
+    settings: (name, value) pairs; Any: values of any setting.
+    """
+    texts = [str(v) for name, v in settings if name in _FILES and v is not None]
     paths = [Path(text.rpartition(":")[0] if ".py:" in text else text) for text in texts]
-    return [path for path in dict.fromkeys(paths) if path.is_file()]
+    return {str(p): file_identity(p)["sha256"] for p in dict.fromkeys(paths) if p.is_file()}
 
 
 def _digest(content: Mapping[str, Any]) -> str:  # Any: JSON values
@@ -124,4 +169,7 @@ def _difference(found: Record, asked: Record) -> str:
                 where = "the content of " if section == "files" else ""
                 changed = "" if where else f" was {before.get(name)}, now {now.get(name)}"
                 return f"{where}{name}{changed or ' changed'}"
+    for section in ("variants", "samples", "seeds"):
+        if found.get(section) != asked.get(section):
+            return f"{section} was {found.get(section)}, now {asked.get(section)}"
     return f"by Runway {found.get('runway_version')}, this is {asked['runway_version']}"

@@ -12,6 +12,9 @@ from simulator.errors import ConfigError, nearest
 Label = Callable[[str], str]
 """How to name a setting to the user: its flag, or `file:line:column: key`."""
 
+Setting = Any
+"""A value of a setting: Any because settings are numbers, texts, mappings or None."""
+
 NOT_SWEPT = ("out", "steps", "timing", "json_summary", "quiet")
 """Settings that say what to write or print; they change no number."""
 
@@ -55,15 +58,18 @@ def swept_values(name: str, values: object, label: Label) -> tuple[Any, ...]:
         raise ConfigError(f"{label(name)}: must be a list of values, such as [256, 512]")
     found: list[Any] = []
     for value in values:
-        form = _one_form(name, value)
+        form = one_form(name, value)
         if form in found:
             raise ConfigError(f"{label(name)}: {value!r} is in the list twice: drop one")
         found.append(form)
     return tuple(found)
 
 
-def _one_form(name: str, value: object) -> object:
-    """What `RunConfig` makes of a value; text for values that are no scalars."""
+def one_form(name: str, value: object) -> Setting:
+    """What `RunConfig` makes of a value, or the value as written if it is not acceptable.
+
+    Text for values that are no scalars.
+    """
     try:
         form = getattr(load_config(None, {name: value}), name)
     except ConfigError:

@@ -1,10 +1,10 @@
-"""`python -m tests.benchmarks [speed] [scale] [startup] [prices]`: all of them by default."""
+"""`python -m tests.benchmarks [speed] [scale] [startup] [prices] [sweeps]`: all by default."""
 
 from __future__ import annotations
 
 import sys
 
-from . import price_speed, scale, speed, startup
+from . import price_speed, scale, speed, startup, sweeps
 from .report import write
 
 BENCHMARKS = {
@@ -12,6 +12,7 @@ BENCHMARKS = {
     "scale": scale.measure,
     "startup": startup.measure,
     "prices": price_speed.measure,
+    "sweeps": sweeps.measure,
 }
 
 for name in sys.argv[1:] or BENCHMARKS:

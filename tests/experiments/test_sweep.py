@@ -144,7 +144,7 @@ def test_the_same_call_runs_only_what_is_missing(
     ran: list[int] = []
     run_job = sweep_runner._run_job
     monkeypatch.setattr(
-        sweep_runner, "_run_job", lambda job: ran.append(job.point.index) or run_job(job)
+        sweep_runner, "_run_job", lambda job: ran.append(job.key[0]) or run_job(job)
     )
     seen: list[tuple[int, int]] = []
     outcome = run_sweep(spec, out, progress=lambda done, total, _: seen.append((done, total)))
@@ -152,6 +152,7 @@ def test_the_same_call_runs_only_what_is_missing(
     assert outcome.resumed == 2
     assert seen == [(2, 4), (3, 4), (4, 4)]
     assert contents(out) == contents(whole)
+    assert not [*(out / "points").glob(".*")]
 
 
 def test_a_changed_sweep_in_a_used_folder_is_refused(spec_of: SpecOf, tmp_path: Path) -> None:

@@ -63,7 +63,10 @@ def test_the_last_setting_changes_fastest() -> None:
         ("grid:\n  chunk_size: [-1, none]\n", "sweep.yaml:2:3: chunk_size: 'none' is in the list"),
         ("grid:\n  seed: [1]\n  steps: [true]\n", "sweep.yaml:3:3: steps: says what to write"),
         ("rate: 4\n", "sweep.yaml:1:1: put rate under `base:`"),
-        ("gird: {}\n", "sweep.yaml:1:1: a sweep has the keys base and grid, not gird, did you"),
+        (
+            "gird: {}\n",
+            "a sweep has the keys base, grid, variants, samples and seeds, not gird, did you mean",
+        ),
         ("base: [1]\n", "sweep.yaml:1:1: base must be `setting: value` lines"),
         ("grid: {token_budget: [1], max_num_batched_tokens: [2]}", "the same setting as max_num_b"),
     ],
