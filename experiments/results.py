@@ -15,7 +15,10 @@ import yaml
 
 from simulator.errors import ConfigError
 
-RUN_FILES = ("summary.json", "config.yaml", "requests.parquet", "steps.parquet")
+RUN_FILES = (
+    *("summary.json", "config.yaml", "requests.parquet"),
+    *("steps.parquet", "tokens.parquet", "preemptions.parquet"),
+)
 SWEEP_FILES = ("sweep.parquet", "sweep.csv", "sweep.yaml", "timelines.parquet")
 
 
@@ -62,6 +65,22 @@ def json_text(content: Mapping[str, Any]) -> str:  # Any: JSON values
     }
     """
     return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """A single file, whole or not at all; its folder is made.
+
+    Raises:
+        ConfigError: the place cannot be written to.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_bytes(content)
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def write_yaml(path: Path, content: Mapping[str, Any], heading: str) -> None:  # Any: YAML values

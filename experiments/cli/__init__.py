@@ -14,6 +14,7 @@ COMMANDS = {
     "simulate": "Replay a workload through a scheduler; TTFT, TPOT, throughput, goodput.",
     "sweep": "Simulate a grid of settings: chunk size, token budget, rate, scheduler ...",
     "plot": "Draw the figures of saved results again.",
+    "trace": "Write a run as a Perfetto trace: steps, requests, counters.",
     "cost": "Price one step, term by term.",
     "calibrate": "Measure a model's kernels on this machine; write the cost table.",
     "validate": "Compare the simulation with measurements of real engines.",
