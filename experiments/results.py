@@ -20,6 +20,7 @@ RUN_FILES = (
     *("steps.parquet", "tokens.parquet", "preemptions.parquet"),
 )
 SWEEP_FILES = ("sweep.parquet", "sweep.csv", "sweep.yaml", "timelines.parquet")
+COMPARE_FILES = ("compare.json", "compared-requests.parquet", "distributions.parquet", "figures")
 
 
 @contextmanager
@@ -92,7 +93,7 @@ def write_yaml(path: Path, content: Mapping[str, Any], heading: str) -> None:  #
 def _refuse_other_kind(out: Path, owned: tuple[str, ...]) -> None:
     if out.exists() and not out.is_dir():
         raise ConfigError(f"cannot write results to {out}: it is a file, give a folder")
-    for name in (*RUN_FILES[:1], *SWEEP_FILES[:1]):
+    for name in (RUN_FILES[0], SWEEP_FILES[0], COMPARE_FILES[0]):
         if name not in owned and (out / name).exists():
             raise ConfigError(
                 f"{out} holds other results ({name}): give another folder, or remove them first"

@@ -13,6 +13,7 @@ import click
 COMMANDS = {
     "simulate": "Replay a workload through a scheduler; TTFT, TPOT, throughput, goodput.",
     "sweep": "Simulate a grid of settings: chunk size, token budget, rate, scheduler ...",
+    "compare": "Two runs, or a run and a real engine's log: what differs, by how much.",
     "plot": "Draw the figures of saved results again.",
     "trace": "Write a run as a Perfetto trace: steps, requests, counters.",
     "cost": "Price one step, term by term.",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from experiments.results import RUN_FILES, SWEEP_FILES
+from experiments.results import COMPARE_FILES, RUN_FILES, SWEEP_FILES
 from simulator.errors import ConfigError
 
 from .terminal import say
@@ -49,6 +49,8 @@ def draw(folder: Path) -> list[Path]:
         return plots.plot_sweep(folder)
     if (folder / RUN_FILES[0]).is_file():
         return plots.plot_run(folder)
+    if (folder / COMPARE_FILES[0]).is_file():
+        return plots.plot_comparison(folder)
     missing = "no such folder" if not folder.exists() else "no results in it"
     raise ConfigError(
         f"{folder}: {missing}: expected {RUN_FILES[0]} of a run or {SWEEP_FILES[0]} of a sweep"

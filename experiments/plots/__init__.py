@@ -47,4 +47,16 @@ def plot_run(folder: Path) -> list[Path]:
         return draw_run(folder, folder / "figures")
 
 
-__all__ = ["plot_run", "plot_sweep"]
+def plot_comparison(folder: Path) -> list[Path]:
+    """Draw a saved comparison into `folder/figures/`; returns the PNGs written.
+
+    Raises:
+        ConfigError: the folder holds no comparison.
+    """
+    from .comparison import draw_comparison
+
+    with house_style():
+        return draw_comparison(folder, folder / "figures")
+
+
+__all__ = ["plot_comparison", "plot_run", "plot_sweep"]
