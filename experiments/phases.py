@@ -30,19 +30,33 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Clock:
-    """What the intervals of all requests are made from. decode_*: of steps with a decode."""
+    """What the intervals of all requests are made from: steps by what is in them; the last end."""
 
-    decode_starts: Ints
-    decode_ends: Ints
+    decodes: _Steps
+    prefills: _Steps
     end_ns: int
+
+
+class _Steps(NamedTuple):
+    starts: Ints
+    ends: Ints
+
+    def merged(self, low: int, high: int) -> Iterator[tuple[int, int]]:
+        """Steps low .. high - 1 as stretches without a pause."""
+        starts, ends = self.starts[low:high], self.ends[low:high]
+        if len(starts):
+            pause = np.flatnonzero(starts[1:] > ends[:-1])
+            begin, stop = np.append(0, pause + 1), np.append(pause, len(ends) - 1)
+            yield from zip(starts[begin].tolist(), ends[stop].tolist(), strict=True)
 
 
 def request_phases(run: SavedRun, rows: Iterable[int]) -> Iterator[Interval]:
     """The intervals of these requests, each request's in order and without gaps.
 
-    From arrival to the last token, or to the run's last step for a request that got none. Pauses
-    between the chunks of a prompt count as prefill, as in `prefill_ms`. Nothing for requests that
-    never arrived or were rejected. The run must have steps, tokens and preemptions.
+    From arrival to the last token, or to the run's last step for a request that got none. A prompt
+    waits in steps that prefill nothing; where a step prefills for others only, which no file
+    says, it counts as prefill all the same. Nothing for requests that never arrived or were
+    rejected. The run must have steps, tokens and preemptions.
     """
     clock = _clock(run)
     assert run.tokens is not None
@@ -70,9 +84,9 @@ def _clock(run: SavedRun) -> _Clock:
     assert run.steps is not None
     ends = _int_ns(run.steps["end_s"].to_numpy(np.float64), NS_PER_S)
     lasting = _int_ns(run.steps["step_ms"].to_numpy(np.float64), NS_PER_MS)
-    decodes = run.steps["decode_seqs"].to_numpy() > 0
-    last = int(ends[-1]) if len(ends) else 0
-    return _Clock((ends - lasting)[decodes], ends[decodes], last)
+    kinds = (run.steps[name].to_numpy() > 0 for name in ("decode_seqs", "prefill_seqs"))
+    decodes, prefills = (_Steps((ends - lasting)[kind], ends[kind]) for kind in kinds)
+    return _Clock(decodes, prefills, int(ends[-1]) if len(ends) else 0)
 
 
 def _computed(
@@ -92,14 +106,12 @@ def _computed(
     decoded = pieces["decoded"] > 0
     completed = first[~decoded]
     for begin, end in _prefills(begins, completed, np.append(left, finish), first):
-        yield "prefill", begin, end
+        low = int(np.searchsorted(clock.prefills.starts, begin))
+        high = int(np.searchsorted(clock.prefills.ends, end, side="right"))
+        yield from (("prefill", *span) for span in clock.prefills.merged(low, high))
     for at, count in zip(first[decoded], pieces["tokens"][decoded].astype(np.int64), strict=True):
-        low = int(np.searchsorted(clock.decode_ends, at))
-        starts = clock.decode_starts[low : low + count]
-        ends = clock.decode_ends[low : low + count]
-        pause = np.flatnonzero(starts[1:] > ends[:-1])
-        for a, b in zip(np.append(0, pause + 1), np.append(pause, len(ends) - 1), strict=True):
-            yield "decode", int(starts[a]), int(ends[b])
+        low = int(np.searchsorted(clock.decodes.ends, at))
+        yield from (("decode", *span) for span in clock.decodes.merged(low, low + int(count)))
 
 
 def _prefills(

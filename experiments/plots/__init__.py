@@ -35,16 +35,18 @@ def plot_sweep(folder: Path) -> list[Path]:
     return [path for path in drawn if path is not None]
 
 
-def plot_run(folder: Path) -> list[Path]:
+def plot_run(folder: Path, span: tuple[int, int] | None = None) -> list[Path]:
     """Draw one run's saved results into `folder/figures/`; returns the PNGs written.
 
+    span: the window of the step timeline and the waterfall, ns; None is the busiest moment.
+
     Raises:
-        ConfigError: the folder holds no run.
+        ConfigError: the folder holds no run, or a span is asked for and its steps were not saved.
     """
     from .run_figures import draw_run
 
     with house_style():
-        return draw_run(folder, folder / "figures")
+        return draw_run(folder, folder / "figures", span)
 
 
 def plot_comparison(folder: Path) -> list[Path]:

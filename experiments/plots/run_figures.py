@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,12 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from experiments.caption import caption_parts
+from experiments.saved_run import load_run
 from simulator.errors import ConfigError
 
+from .clients import draw_clients
 from .load_curves import mean_count, mean_level
-from .run_timeline import draw_busiest
+from .run_timeline import choose_moment, draw_moment_of_run, moment_of
 from .style import (
     DECODE,
     INK,
@@ -32,6 +33,10 @@ from .style import (
     spans_decades,
     value_label,
 )
+from .waterfall import draw_waterfall
+
+Span = tuple[int, int]
+"""Start and end, ns on the run's clock."""
 
 Summary = Mapping[str, Any]
 """`summary.json`. Any: JSON values."""
@@ -49,37 +54,38 @@ _LATENCIES = {
 """Column of requests.parquet -> panel and the limit that belongs to it."""
 
 
-def draw_run(folder: Path, figures: Path) -> list[Path]:
-    """`latencies.png`, `load.png` and, from `steps.parquet` if it is there, `timeline.png`.
+def draw_run(folder: Path, figures: Path, span: Span | None = None) -> list[Path]:
+    """Everything that a run's files allow; returns the PNGs written.
+
+    `latencies.png`, `load.png`, `clients.png` if the trace names clients and, if the run was saved
+    with its steps, `waterfall.png` and `timeline.png`. span: what these two show, in ns on the
+    run's clock; None is the busiest moment.
 
     Raises:
-        ConfigError: the folder holds no run.
+        ConfigError: the folder holds no run, or a span is asked for and the steps were not saved.
     """
-    if not all((folder / name).is_file() for name in ("summary.json", "requests.parquet")):
+    run = load_run(folder)
+    if span and (run.steps is None or run.tokens is None):
         raise ConfigError(
-            f"{folder}: no summary.json with requests.parquet here, so this is not a run: "
-            "run `runway simulate ... --out` with this folder first"
+            f"{folder}: no steps.parquet with tokens.parquet here, so there is no window to show: "
+            "simulate again with --steps"
         )
-    summary: Summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    requests = pd.read_parquet(folder / "requests.parquet")
-    saved = folder / "steps.parquet"
-    steps = pd.read_parquet(saved) if saved.is_file() else None
     drawn = [
-        _draw_latencies(summary, requests, figures / "latencies.png"),
-        _draw_load(summary, requests, steps, figures / "load.png"),
+        _draw_latencies(run.summary, run.requests, figures / "latencies.png"),
+        _draw_load(run.summary, run.requests, run.steps, figures / "load.png"),
+        draw_clients(run.summary, run.setting, figures / "clients.png"),
     ]
-    if steps is not None:
-        names = (_policy(summary), ", ".join(caption_parts(summary)))
-        drawn.append(draw_busiest(requests, steps, names, figures / "timeline.png"))
+    moment = moment_of(run, span) if span else choose_moment(run)
+    if moment is not None and run.tokens is not None and run.preemptions is not None:
+        watched = moment.watched
+        drawn.append(draw_waterfall(run, figures / "waterfall.png", watched=watched, span=span))
+    if moment is not None:
+        drawn.append(draw_moment_of_run(run, moment, figures / "timeline.png"))
     return [path for path in drawn if path is not None]
 
 
-def _policy(summary: Summary) -> str:
-    return str(summary["provenance"]["scheduler"]["name"])
-
-
 def _setting(summary: Summary) -> str:
-    return ", ".join([_policy(summary), *caption_parts(summary)])
+    return ", ".join([str(summary["provenance"]["scheduler"]["name"]), *caption_parts(summary)])
 
 
 def _draw_latencies(summary: Summary, requests: pd.DataFrame, path: Path) -> Path | None:

@@ -82,7 +82,7 @@ def test_the_trace_keeps_to_the_format(saved: Path) -> None:
 
 
 def test_the_phases_of_a_request_are_its_saved_times(saved: Path) -> None:
-    """Queue and preempted exactly; stalls too where no prompt paused between its chunks."""
+    """Queue and preempted exactly; stalls too but where a step prefilled for others only."""
     run = load_run(saved)
     spent: dict[int, Counter[str]] = defaultdict(Counter)
     reached: dict[int, int] = {}
@@ -99,9 +99,9 @@ def test_the_phases_of_a_request_are_its_saved_times(saved: Path) -> None:
         assert phases["queue"] == pytest.approx(request["queue_ms"] * 1e6, abs=2)
         assert phases["preempted"] == pytest.approx(request["preempted_ms"] * 1e6, abs=2)
         assert phases["stalled"] <= request["stalled_ms"] * 1e6 + 2
-    if run.policy in ("continuous", "static"):
-        stalled = sum(phases["stalled"] for phases in spent.values())
-        assert stalled == pytest.approx(served["stalled_ms"].sum() * 1e6, rel=1e-9)
+    stalled = sum(phases["stalled"] for phases in spent.values())
+    off = 0.05 if run.policy == "alternating" else 1e-9
+    assert stalled == pytest.approx(served["stalled_ms"].sum() * 1e6, rel=off)
 
 
 def test_a_trace_by_hand(tiny: Path) -> None:
