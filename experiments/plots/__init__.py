@@ -14,7 +14,8 @@ def plot_sweep(folder: Path) -> list[Path]:
         ConfigError: the folder holds no finished sweep.
     """
     from .curves import curve_file, draw_curves
-    from .heatmap import draw_heatmap
+    from .heatmap import HEATMAPS, draw_heatmap
+    from .latency_throughput import draw_latency_throughput
     from .moment import draw_moment
     from .sweep_table import load_sweep
     from .tradeoff import draw_tradeoff
@@ -29,7 +30,8 @@ def plot_sweep(folder: Path) -> list[Path]:
                 for field in table.swept
                 if field != "seed"  # a name of the arrivals, not a quantity
             ),
-            draw_heatmap(table, figures / "goodput-heatmap.png"),
+            draw_latency_throughput(table, figures / "latency-throughput.png"),
+            *(draw_heatmap(table, figures / name) for name in HEATMAPS),
             draw_moment(table, folder / "timelines.parquet", figures / "timeline.png"),
         ]
     return [path for path in drawn if path is not None]

@@ -87,7 +87,10 @@ def draw_moment_of_run(run: SavedRun, moment: Moment, path: Path) -> Path | None
         grid[1].set_title("Who got it: a row is a request with its prompt tokens")
         plain_ticks(grid[1], "x")
     grid[-1].set_xlabel(_axis_words(moment))
-    legend_rows(figure, [timeline_legend(arrives=moment.watched is not None), phase_legend(rows, moment.span)])
+    legend_rows(
+        figure,
+        [timeline_legend(arrives=moment.watched is not None), phase_legend(rows, moment.span)],
+    )
     return save(figure, path)
 
 
