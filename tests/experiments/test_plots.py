@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from experiments.config import load_config
 from experiments.plots import plot_run, plot_sweep
 from experiments.plots.frontier import pareto_frontier
 from experiments.plots.labels import place_labels, spaced_out
+from experiments.plots.latency_throughput import draw_latency_throughput
 from experiments.plots.moment import lane_names
 from experiments.plots.pauses import longest_pause_ms
 from experiments.plots.phase_rows import draw_rows, phase_legend, phase_rows
@@ -57,6 +59,19 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     run_sweep(load_spec(None, base, grid), out)
     return out
+
+
+@pytest.fixture(scope="module")
+def drawn_figures(swept: Path) -> Iterator[tuple[list[Path], list[Figure]]]:
+    """The sweep's figures, drawn once: their files, and the figures themselves."""
+    figures: list[Figure] = []
+    savefig = Figure.savefig
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            Figure, "savefig", lambda self, *a, **k: (figures.append(self), savefig(self, *a, **k))
+        )
+        drawn = plot_sweep(swept)
+    yield drawn, figures
 
 
 def test_the_frontier_by_hand() -> None:
@@ -152,8 +167,10 @@ def test_a_step_is_a_box_as_wide_as_it_lasts() -> None:
     assert (down.x0, down.x1, down.y0, down.y1) == (80, 88, -1, 0)
 
 
-def test_a_sweep_draws_its_figures_and_draws_them_again_bit_for_bit(swept: Path) -> None:
-    drawn = plot_sweep(swept)
+def test_a_sweep_draws_its_figures_and_draws_them_again_bit_for_bit(
+    swept: Path, drawn_figures: tuple[list[Path], list[Figure]]
+) -> None:
+    drawn, _ = drawn_figures
     assert [path.name for path in drawn] == [
         "ttft-vs-tpot.png",
         "chunk-size.png",
@@ -182,13 +199,10 @@ def test_a_setting_that_makes_no_difference_is_not_in_a_lane_s_name(swept: Path)
     assert not table.matters(table.frame.loc[1].to_dict(), "chunk_size")
 
 
-def test_legends_stand_outside_the_data(swept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    figures: list[Figure] = []
-    savefig = Figure.savefig
-    monkeypatch.setattr(
-        Figure, "savefig", lambda self, *a, **k: (figures.append(self), savefig(self, *a, **k))
-    )
-    plot_sweep(swept)
+def test_legends_stand_outside_the_data(
+    drawn_figures: tuple[list[Path], list[Figure]],
+) -> None:
+    _, figures = drawn_figures
     for figure in figures:
         FigureCanvasAgg(figure).draw()
         assert not any(axes.get_legend() for axes in figure.axes)
@@ -278,7 +292,10 @@ def test_latency_throughput_needs_a_load(swept: Path, tmp_path: Path) -> None:
     assert not swept.joinpath("figures/latency-throughput.png").exists()
     grid = {"rate": [2, 8], "scheduler": ["continuous", "chunked"]}
     run_sweep(load_spec(None, {"requests": 30}, grid), tmp_path / "out")
-    assert "latency-throughput.png" in [path.name for path in plot_sweep(tmp_path / "out")]
+    table, path = load_sweep(tmp_path / "out"), tmp_path / "latency-throughput.png"
+    with house_style():
+        assert draw_latency_throughput(table, path) == path
+    assert width_of(path) == 1600
 
 
 def test_without_steps_a_run_has_no_timeline(tmp_path: Path) -> None:
