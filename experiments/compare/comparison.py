@@ -219,4 +219,5 @@ def _described(log: Log) -> dict[str, Any]:  # Any: JSON values
         "requests": len(log),
         "statistics": {m: log.statistics(m) for m in LATENCIES if log.statistics(m)},
         "rates": dict(log.rates),
+        "cost_model": log.prices,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +57,7 @@ class Log:
     gaps: all inter-token gaps, or None.
     stated: metric -> statistic -> value, where the log itself states it.
     rates: of `RATES`. slo: the limits behind its goodput, where it states them.
+    prices: `cost_model` of a simulated run's summary: what priced its steps, and how accurately.
     notes: what a reader must know before comparing.
     """
 
@@ -68,6 +70,7 @@ class Log:
     stated: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     rates: Mapping[str, float] = field(default_factory=dict)
     slo: Mapping[str, float] = field(default_factory=dict)
+    prices: Mapping[str, Any] | None = None  # Any: JSON values
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:

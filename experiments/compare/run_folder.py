@@ -45,6 +45,7 @@ def read(folder: Path) -> Log:
         stated={name: held for name, held in stated.items() if held},
         rates={name: run.summary[name] for name in RATES if run.summary.get(name) is not None},
         slo={name: held["limit"] for name, held in (run.summary["slo"] or {}).items()},
+        prices=run.summary["cost_model"],
         notes=_notes(run),
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 
@@ -62,7 +61,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def drawn_figures(swept: Path) -> Iterator[tuple[list[Path], list[Figure]]]:
+def drawn_figures(swept: Path) -> tuple[list[Path], list[Figure]]:
     """The sweep's figures, drawn once: their files, and the figures themselves."""
     figures: list[Figure] = []
     savefig = Figure.savefig
@@ -71,7 +70,7 @@ def drawn_figures(swept: Path) -> Iterator[tuple[list[Path], list[Figure]]]:
             Figure, "savefig", lambda self, *a, **k: (figures.append(self), savefig(self, *a, **k))
         )
         drawn = plot_sweep(swept)
-    yield drawn, figures
+    return drawn, figures
 
 
 def test_the_frontier_by_hand() -> None:
