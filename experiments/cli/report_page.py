@@ -20,8 +20,10 @@ from .terminal import say
 )
 @click.option("--quiet", is_flag=True, help="Print nothing.")
 def command(folder: Path, output: Path | None, quiet: bool) -> None:
-    """Write one HTML page about DIR, the folder of a run, a sweep or a comparison: the question,
-    the answer, tables that sort, figures to point at, provenance and the accuracy of the prices.
+    """Write one HTML page about DIR, the folder of a run, a sweep, a search or a comparison.
+
+    The question, the answer, tables that sort, figures to point at, where the numbers come from
+    and how accurate the prices are.
 
     The page is one file that needs nothing else and asks nothing of the network.
     """

@@ -10,16 +10,19 @@ from simulator.errors import ConfigError
 
 from .page import Page
 
+_SEARCH = "search.json"
+
 KINDS = {
     RUN_FILES[0]: "run",
     SWEEP_FILES[0]: "sweep",
+    _SEARCH: "search",
     COMPARE_FILES[0]: "compare",
 }
 """The file that tells a folder's kind -> the module `<kind>_page` that reads it."""
 
 
 def build_report(folder: Path) -> Page:
-    """The page of a run, a sweep or a comparison.
+    """The page of a run, a sweep, a search or a comparison.
 
     Raises:
         ConfigError: the folder holds none of them.
@@ -27,6 +30,7 @@ def build_report(folder: Path) -> Page:
     readers: dict[str, Callable[[Path], Page]] = {
         "run": _run,
         "sweep": _sweep,
+        "search": _search,
         "compare": _compare,
     }
     for marker, kind in KINDS.items():
@@ -58,6 +62,12 @@ def _sweep(folder: Path) -> Page:
     from .sweep_page import sweep_page
 
     return sweep_page(folder)
+
+
+def _search(folder: Path) -> Page:
+    from .search_page import search_page
+
+    return search_page(folder)
 
 
 def _compare(folder: Path) -> Page:

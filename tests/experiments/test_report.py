@@ -129,6 +129,59 @@ def test_a_sweep_s_page_names_the_best_point_and_the_accuracy(folders: dict[str,
     assert accuracy.words
 
 
+def searched(folder: Path) -> None:
+    """A search by hand: 4 requests/s pass, 8 fail; chunks of 256 are worth half of that."""
+    import pandas as pd
+
+    levels = [
+        {"value": value, "rate": rate, "change": rate / 4 - 1, "is_best": rate == 4.0}
+        for value, rate in ((256, 2.0), (None, 4.0))
+    ]
+    answer = {
+        **{"scheduler": "chunked", "status": "found", "rate": 4.0, "failed_rate": 8.0},
+        **{"binding": ["ttft_p99"], "configuration": "abc", "settings": {"chunk_size": None}},
+        **{"certainty": {"confidence": 0.95, "ci_low": 3.0, "ci_high": 5.0}, "unused": []},
+        **{"resolved": {"max_num_seqs": 128, "chunk_size": None}, "baseline_rate": 3.5},
+        **{"vllm_flags": "--max-num-seqs 128", "at_rate": {"ttft_ms_p99": 900.0}},
+        **{"monotone": True, "saturates_from": None, "invalid": {}},
+        "sensitivity": {"chunk_size": levels},
+    }
+    slo = {"limits": {"ttft_p99": 1000.0}, "attainment": None}
+    question = {"base": {"preset": "chat"}, "schedulers": ["chunked"], "slo": slo}
+    question |= {"over": {"chunk_size": [256, None]}, "slo_in_words": "ttft p99 <= 1000 ms"}
+    prices = {"name": "x", "kind": "linear", "stamp": "uncalibrated: by hand", "origin": "a test"}
+    report = {
+        **{"question": question, "answers": [answer], "evaluations": 2},
+        **{"workload": {"name": "chat"}, "cost_model": {**prices, "held_out": None}},
+        "provenance": {"runway_version": "0"},
+    }
+    saved = {"scheduler": "chunked", "configuration": "abc", "chunk_size": "none", "replicate": 0}
+    runs = [
+        {**saved, "rate": 4.0, "passed": True, "broken": "", "error": None, "ttft_p99": 900.0},
+        {**saved, "rate": 8.0, "passed": False, "broken": "ttft_p99", "error": None}
+        | {"ttft_p99": 2000.0},
+    ]
+    (folder / "search.json").write_text(json.dumps(report))
+    pd.DataFrame(runs).to_parquet(folder / "evaluations.parquet")
+
+
+def test_a_search_s_page_says_what_was_found(tmp_path: Path) -> None:
+    searched(tmp_path)
+    page = build_report(tmp_path)
+    assert page.question == (
+        "Which chunk size takes the most load of chat within ttft p99 ≤ 1000 ms?"
+    )
+    assert page.answer[0] == (
+        "chunked with chunk size none: up to 4 requests/s (95 % confidence: 3.00 to 5.00). "
+        "At 8 it fails ttft_p99."
+    )
+    assert page.answer[-1] == "To paste: vllm serve MODEL --max-num-seqs 128"
+    assert "uncalibrated: by hand" in page.warnings
+    facts = dict(page.rows[1][1])
+    assert (facts["within the SLO"], facts["max_num_seqs"]) == ("no: ttft_p99", "128")
+    assert Elements(page.html()).open == []
+
+
 def test_prices_of_a_datasheet_say_uncalibrated_on_the_page(tmp_path: Path) -> None:
     config = {"requests": 5, "rate": 4, "cost_model": "roofline", "device": "h200-sxm"}
     config |= {"model": "llama-3.1-8b", "tensor_parallel_size": 1}
