@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from simulator.errors import ConfigError
 from simulator.units import NS_PER_MS, NS_PER_S
 
-from .phases import Interval, request_phases
+from .phases import Interval, request_phases, rows_in_flight
 from .saved_run import SavedRun
 
 Event = dict[str, Any]
@@ -120,12 +120,9 @@ def _counter(name: str, at: Ints, level: Ints, span: Span) -> Iterator[Event]:
 
 def _lives(run: SavedRun, span: Span) -> Iterator[Event]:
     """Requests in as few lanes as keep them apart; the phases of each lie inside it."""
-    seen: list[tuple[int, list[Interval]]] = []
-    order = run.requests["arrival_s"].argsort(kind="stable").tolist()
-    for row, group in groupby(request_phases(run, order), key=lambda part: part.request):
-        parts = list(group)
-        if parts[-1].end_ns > span[0] and parts[0].start_ns < span[1]:
-            seen.append((row, parts))
+    phases = request_phases(run, rows_in_flight(run, span))
+    grouped = groupby(phases, key=lambda part: part.request)
+    seen: list[tuple[int, list[Interval]]] = [(row, list(group)) for row, group in grouped]
     facts = run.requests[list(_REQUEST_FACTS)].astype(object)
     lanes = _lanes((parts[0].start_ns, parts[-1].end_ns) for _, parts in seen)
     for (row, parts), lane in zip(seen, lanes, strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from simulator.units import NS_PER_MS, NS_PER_S
 
 from .saved_run import SavedRun
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Ints = NDArray[np.int64]
 
@@ -58,11 +61,8 @@ def request_phases(run: SavedRun, rows: Iterable[int]) -> Iterator[Interval]:
     says, it counts as prefill all the same. Nothing for requests that never arrived or were
     rejected. The run must have steps, tokens and preemptions.
     """
-    clock = _clock(run)
-    assert run.tokens is not None
-    assert run.preemptions is not None
-    tokens = {key: part for key, part in run.tokens.groupby("request")}
-    away = {key: part for key, part in run.preemptions.groupby("request")}
+    clock, rows = _clock(run), list(rows)
+    tokens, away = _of(run.tokens, rows), _of(run.preemptions, rows)
     for row in rows:
         request = run.requests.iloc[row]
         if request["state"] in ("rejected", "not_arrived"):
@@ -78,6 +78,24 @@ def request_phases(run: SavedRun, rows: Iterable[int]) -> Iterator[Interval]:
             start = arrival + _ns(float(request["queue_ms"]), NS_PER_MS)
         known = [("queue", arrival, start), *_computed(start, finish, pieces, absences, clock)]
         yield from _filled(row, known, finish)
+
+
+def rows_in_flight(run: SavedRun, span: tuple[int, int]) -> list[int]:
+    """Rows of the requests in the system at some time of the span (ns), by arrival."""
+    enter = run.requests["arrival_s"].to_numpy(np.float64)
+    leave = enter + run.requests["e2el_ms"].to_numpy(np.float64) / 1e3
+    leave = np.where(np.isnan(leave), np.inf, leave)
+    inside = (enter * NS_PER_S < span[1]) & (leave * NS_PER_S > span[0])
+    served = ~run.requests["state"].isin(["rejected", "not_arrived"]).to_numpy()
+    rows = np.flatnonzero(inside & served)
+    return [int(row) for row in rows[np.argsort(enter[rows], kind="stable")]]
+
+
+def _of(frame: pd.DataFrame | None, rows: list[int]) -> dict[object, pd.DataFrame]:
+    """The lines of each of these requests."""
+    assert frame is not None
+    wanted = frame if len(rows) > len(frame) else frame[frame["request"].isin(rows)]
+    return dict(iter(wanted.groupby("request")))
 
 
 def _clock(run: SavedRun) -> _Clock:
@@ -151,12 +169,9 @@ def _filled(row: int, known: list[tuple[str, int, int]], finish: int) -> Iterato
         yield held
 
 
-def _columns(part: object, names: tuple[str, ...]) -> dict[str, NDArray[np.float64]]:
-    import pandas as pd
-
+def _columns(part: pd.DataFrame | None, names: tuple[str, ...]) -> dict[str, NDArray[np.float64]]:
     if part is None:
         return {name: np.zeros(0) for name in names}
-    assert isinstance(part, pd.DataFrame)
     return {name: part[name].to_numpy(np.float64, na_value=np.nan) for name in names}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
@@ -45,12 +46,10 @@ class PhaseRow(NamedTuple):
 def phase_rows(run: SavedRun, rows: Iterable[int]) -> list[PhaseRow]:
     """The requests among these that were ever served, in the order given."""
     found = []
-    for row in rows:
-        parts = tuple(request_phases(run, [row]))
-        if parts:
-            request = run.requests.iloc[row]
-            tokens = value_label(int(request["prompt_tokens"]))
-            found.append(PhaseRow(row, f"{_short(str(request['id']))}: {tokens}", parts))
+    for row, parts in groupby(request_phases(run, rows), key=lambda part: part.request):
+        request = run.requests.iloc[row]
+        tokens = value_label(int(request["prompt_tokens"]))
+        found.append(PhaseRow(row, f"{_short(str(request['id']))}: {tokens}", tuple(parts)))
     return found
 
 

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from experiments.busy_moment import Seen, choose_row, choose_window
 from experiments.caption import caption_parts
+from experiments.phases import rows_in_flight
 from experiments.saved_run import SavedRun
 from simulator.units import NS_PER_MS, NS_PER_S
 
@@ -17,7 +18,6 @@ from .pauses import lane_note
 from .phase_rows import PhaseRow, draw_rows, phase_legend, phase_rows
 from .style import WIDTH_IN, headline, legend_rows, plain_ticks, save, value_label
 from .timeline import Lane, draw_timeline, timeline_legend
-from .waterfall import rows_in_flight
 
 STEPS_IN_SIGHT = 150
 MOST_ROWS = 26

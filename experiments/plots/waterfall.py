@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from experiments.phases import rows_in_flight
 from experiments.saved_run import SavedRun
 from simulator.units import NS_PER_S
 
@@ -63,14 +64,3 @@ def _in_flight(run: SavedRun, span: tuple[int, int]) -> list[PhaseRow]:
         keep = np.linspace(0, len(rows) - 1, MOST_ROWS).round().astype(int)
         rows = [rows[place] for place in keep]
     return phase_rows(run, rows)
-
-
-def rows_in_flight(run: SavedRun, span: tuple[int, int]) -> list[int]:
-    """Rows of the requests in the system at some time of the span (ns), by arrival."""
-    enter = run.requests["arrival_s"].to_numpy(np.float64)
-    leave = enter + run.requests["e2el_ms"].to_numpy(np.float64) / 1e3
-    leave = np.where(np.isnan(leave), np.inf, leave)
-    inside = (enter * NS_PER_S < span[1]) & (leave * NS_PER_S > span[0])
-    served = ~run.requests["state"].isin(["rejected", "not_arrived"]).to_numpy()
-    rows = np.flatnonzero(inside & served)
-    return [int(row) for row in rows[np.argsort(enter[rows], kind="stable")]]

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from experiments.phases import request_phases
+from experiments.phases import request_phases, rows_in_flight
 from experiments.plots.run_timeline import Moment, choose_moment
-from experiments.plots.waterfall import rows_in_flight
 from experiments.saved_run import SavedRun
 from simulator.units import NS_PER_MS
 
@@ -102,19 +101,20 @@ def _requests(run: SavedRun, moment: Moment) -> Chart:
     chart = Chart("The requests in those steps", _time(moment), y, WIDTH, height)
     start_ms, end_ms = moment.start_ms, moment.end_ms
     seen = set()
-    for place, row in enumerate(rows):
-        prompt = int(run.requests["prompt_tokens"].iloc[row])
-        for part in request_phases(run, [row]):
-            begin, end = ((at - moment.zero_ns) / NS_PER_MS for at in (part.start_ns, part.end_ns))
-            if end <= start_ms or begin >= end_ms:
-                continue
-            seen.add(part.phase)
-            tip = (
-                f"{names[place]}: {_PHASES[part.phase]}\n{end - begin:,.1f} ms, "
-                f"prompt of {prompt:,} tokens"
-            )
-            corners = (max(begin, start_ms), place - 0.36, min(end, end_ms), place + 0.36)
-            chart.box(corners, f"bar {part.phase}", tip=tip)
+    place_of = {row: place for place, row in enumerate(rows)}
+    prompts = run.requests["prompt_tokens"].to_numpy(np.int64)
+    for part in request_phases(run, rows):
+        begin, end = ((at - moment.zero_ns) / NS_PER_MS for at in (part.start_ns, part.end_ns))
+        if end <= start_ms or begin >= end_ms:
+            continue
+        seen.add(part.phase)
+        place = place_of[part.request]
+        tip = (
+            f"{names[place]}: {_PHASES[part.phase]}\n{end - begin:,.1f} ms, "
+            f"prompt of {prompts[part.request]:,} tokens"
+        )
+        corners = (max(begin, start_ms), place - 0.36, min(end, end_ms), place + 0.36)
+        chart.box(corners, f"bar {part.phase}", tip=tip)
     chart.legend = [(css, words, "box") for css, words in _PHASES.items() if css in seen]
     return chart
 
