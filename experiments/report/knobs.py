@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,8 +64,7 @@ def frontier_chart(table: SweepTable) -> Chart | None:
 def knob_charts(table: SweepTable, field: str) -> list[Chart]:
     """Every metric over one setting, a line per value of another."""
     others = [name for name in table.swept if name != field]
-    held = table.held(others[1:])
-    points = table.where(held, table.measured)
+    points = table.where(held_fixed(table, others[1:]), table.measured)
     series = others[0] if others else None
     levels = table.measured_levels(field)
     charts = []
@@ -97,7 +96,7 @@ def heatmap_chart(table: SweepTable) -> Chart | None:
     if len(fields) < 2 or table.measured["request_goodput"].isna().all():
         return None
     up, right = fields
-    held = table.held([name for name in table.swept if name not in fields])
+    held = held_fixed(table, [name for name in table.swept if name not in fields])
     columns, rows = table.levels(right), table.levels(up)
     height = 60 + 40 * len(rows)
     x = over_names(field_label(right), [value_label(v) for v in columns], 96, 708)
@@ -127,6 +126,14 @@ def heatmap_chart(table: SweepTable) -> Chart | None:
     return chart
 
 
+def held_fixed(table: SweepTable, fields: Sequence[str]) -> dict[str, Any]:  # Any: swept values
+    """The middle value of fields that a chart has no room for.
+
+    Not of those with so many values that they were drawn at random, each for one point only.
+    """
+    return table.held([name for name in fields if len(table.levels(name)) <= _MOST_CELLS])
+
+
 def load_chart(table: SweepTable) -> list[Chart]:
     """Latency against throughput as the load rises; none unless a load was swept."""
     loads = [f for f in LOADS if f in table.swept and len(table.measured_levels(f)) > 1]
@@ -134,7 +141,7 @@ def load_chart(table: SweepTable) -> list[Chart]:
         return []
     others = [name for name in table.swept if name != loads[0]]
     series = others[0] if others else None
-    points = table.where(table.held(others[1:]), table.measured).dropna(
+    points = table.where(held_fixed(table, others[1:]), table.measured).dropna(
         subset=["output_throughput"]
     )
     rank = {level: place for place, level in enumerate(table.levels(loads[0]))}

@@ -15,7 +15,7 @@ from experiments.plots.sweep_table import SweepTable, load_sweep
 from simulator.errors import RunwayError
 
 from .accuracy import accuracy_section
-from .knobs import frontier_chart, heatmap_chart, knob_charts, load_chart
+from .knobs import frontier_chart, heatmap_chart, held_fixed, knob_charts, load_chart
 from .page import Page, Section, facts_of, said
 from .sweep_points import is_missing, plain_name, point_facts, points_section
 
@@ -161,7 +161,7 @@ def _load(table: SweepTable) -> Iterator[Section]:
 
 def _knob(table: SweepTable, field: str) -> Section:
     charts = knob_charts(table, field)
-    held = table.held([name for name in table.swept if name != field][1:])
+    held = held_fixed(table, [name for name in table.swept if name != field][1:])
     others = ", ".join(level_label(name, value) for name, value in held.items())
     words = [f"At {others}."] if others else []
     return Section(f"What the {plain_name(field)} changes", words, charts=charts)

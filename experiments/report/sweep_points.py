@@ -34,7 +34,10 @@ _IN_TABLE = (
 
 
 def point_facts(table: SweepTable, row: Mapping[Any, Any], saved: Mapping[str, Any]) -> Facts:
-    """A point's full configuration, then its numbers. Any: cells, and YAML values."""
+    """A point's full configuration, then its numbers. Any: cells, and YAML values.
+
+    Of several seeds a number is the mean, with its confidence interval.
+    """
     facts = [(field, said(row[field])) for field in table.grid]
     if not is_missing(row.get("effective_chunk_size")):
         facts.append(("effective chunk size", f"{int(row['effective_chunk_size']):,}"))
@@ -42,9 +45,13 @@ def point_facts(table: SweepTable, row: Mapping[Any, Any], saved: Mapping[str, A
     if row["status"] != "ok":
         return [*facts, (str(row["status"]), str(row["reason"]))]
     for column, (name, digits) in METRICS.items():
-        value = row.get(column)
-        if not is_missing(value):
-            facts.append((name, f"{value:,.{digits}f}"))
+        value, low = row.get(column), row.get(f"{column}_ci_low")
+        if is_missing(value):
+            continue
+        text = f"{value:,.{digits}f}"
+        if not is_missing(low):
+            text += f" ({low:,.{digits}f} to {row[f'{column}_ci_high']:,.{digits}f})"
+        facts.append((name, text))
     return [*facts, ("saturated", "yes" if row["saturated"] else "no")]
 
 
