@@ -56,19 +56,26 @@ _ITL_NOTE = (
 
 def is_summary(content: Any) -> bool:  # Any: parsed JSON
     """profile_export_aiperf.json or profile_export_genai_perf.json."""
-    return isinstance(content, dict) and any(
-        isinstance(content.get(name), dict) and "avg" in content[name] for name in _LATENCIES
-    )
+    held = _metrics(content)
+    return any(isinstance(held.get(name), dict) and "avg" in held[name] for name in _LATENCIES)
 
 
 def read_summary(path: Path, content: Any) -> Log:  # Any: parsed JSON
     """Statistics and rates; single requests are in another file."""
     measured = {
         name: (str(held.get("unit", "")), held)
-        for name, held in content.items()
+        for name, held in _metrics(content).items()
         if isinstance(held, dict)
     }
     return _summary(path, measured)
+
+
+def _metrics(content: Any) -> Record:  # Any: parsed JSON
+    """Early versions kept the metrics one level down, in `records`."""
+    if not isinstance(content, dict):
+        return {}
+    inner = content.get("records")
+    return inner if isinstance(inner, dict) else content
 
 
 def is_summary_csv(text: str) -> bool:

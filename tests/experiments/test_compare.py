@@ -231,6 +231,8 @@ def test_the_summaries_of_aiperf_and_genai_perf(tmp_path: Path, name: str) -> No
     assert log.statistics("tpot_ms") == {"mean": 12.5, "p50": 12.5, "p90": 14.5, "p99": 14.95}
     assert log.statistics("itl_ms") == {}
     assert log.rates == {"request_throughput": 1, "output_throughput": 2.5, "duration_s": 2}
+    early = read_log(saved(tmp_path, name, {"records": AIPERF_SUMMARY, "was_cancelled": False}))
+    assert early.stated == log.stated
 
 
 def test_the_csv_summary_has_thousands_and_sections(tmp_path: Path) -> None:
