@@ -289,6 +289,18 @@ def test_our_request_format(tmp_path: Path, name: str) -> None:
     assert log.is_measured
 
 
+def test_times_in_other_units_and_as_instants(tmp_path: Path) -> None:
+    """TTFT 100 and 200 ms as us; the same requests as the instants of a log; one that failed."""
+    text = "request_id,input_tokens,output_tokens,ttft_us,e2e_us,status\n"
+    text += "a,100,3,100000,130000,ok\nb,200,2,200000,210000,ok\nc,50,9,1,1,error\n"
+    check_two_requests(read_log(saved(tmp_path, "us.csv", text)))
+    text = "arrival_s,first_token_s,last_token_s,prompt_tokens,output_tokens\n"
+    text += "5.0,5.1,5.13,100,3\n6.0,6.2,6.21,200,2\n"
+    log = read_log(saved(tmp_path, "instants.csv", text))
+    check_two_requests(log)
+    assert log.requests["arrival_s"].tolist() == [5, 6]
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [
