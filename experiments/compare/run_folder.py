@@ -41,7 +41,7 @@ def read(folder: Path) -> Log:
         is_measured=False,
         requests=columns,
         ids=tuple(requests["id"][inside]),
-        gaps=_gaps(run) if inside.all() else None,
+        gaps=pooled_gaps(run),
         stated={name: held for name, held in stated.items() if held},
         rates={name: run.summary[name] for name in RATES if run.summary.get(name) is not None},
         slo={name: held["limit"] for name, held in (run.summary["slo"] or {}).items()},
@@ -55,9 +55,14 @@ def _stated(described: Mapping[str, Any]) -> dict[str, float]:  # Any: JSON valu
     return {name: float(value) for name, value in known.items() if value is not None}
 
 
-def _gaps(run: SavedRun) -> Gaps | None:
-    """Every gap between two tokens of the finished requests; None unless saved with its steps."""
+def pooled_gaps(run: SavedRun) -> Gaps | None:
+    """Every gap between two tokens of the finished requests.
+
+    None unless saved with its steps, or if the run's metrics are of a part of its requests.
+    """
     if run.steps is None or run.tokens is None:
+        return None
+    if run.summary["window"]["submitted"] < run.summary["submitted"]:
         return None
     if run.summary["provenance"]["scheduler"]["parameters"].get("deliver") == "batch_end":
         return None

@@ -14,7 +14,9 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from experiments.caption import caption_parts
-from experiments.saved_run import load_run
+from experiments.compare.log import Gaps
+from experiments.compare.run_folder import pooled_gaps
+from experiments.saved_run import SavedRun, load_run
 from simulator.errors import ConfigError
 
 from .clients import draw_clients
@@ -71,7 +73,7 @@ def draw_run(folder: Path, figures: Path, span: Span | None = None) -> list[Path
             "simulate again with --steps"
         )
     drawn = [
-        _draw_latencies(run.summary, run.requests, figures / "latencies.png"),
+        _draw_latencies(run, figures / "latencies.png"),
         _draw_load(run.summary, run.requests, run.steps, figures / "load.png"),
         draw_clients(run.summary, run.setting, figures / "clients.png"),
     ]
@@ -88,8 +90,9 @@ def _setting(summary: Summary) -> str:
     return ", ".join([str(summary["provenance"]["scheduler"]["name"]), *caption_parts(summary)])
 
 
-def _draw_latencies(summary: Summary, requests: pd.DataFrame, path: Path) -> Path | None:
+def _draw_latencies(run: SavedRun, path: Path) -> Path | None:
     """Cumulative distributions; None when no request finished."""
+    summary, requests = run.summary, run.requests
     done = requests[requests["state"] == "finished"]
     known = [column for column in _LATENCIES if done[column].notna().any()]
     if not known:
@@ -104,7 +107,7 @@ def _draw_latencies(summary: Summary, requests: pd.DataFrame, path: Path) -> Pat
         values = np.sort(done[column].dropna().to_numpy(np.float64))
         _draw_cdf(axes, values, limit_ms)
         if column == "worst_itl_ms":
-            _draw_pooled(axes, summary["itl_ms"])
+            _draw_pooled(axes, summary["itl_ms"], pooled_gaps(run))
         axes.set_title(f"{name}{_title_note(column, summary)}")
         _scale(axes, values, limit_ms)
     for axes in grid[:, 0]:
@@ -136,17 +139,14 @@ def _draw_cdf(axes: Axes, values: Floats, limit_ms: float | None) -> None:
     axes.set_ylim(0, 1.02)
 
 
-def _draw_pooled(axes: Axes, itl: Summary) -> None:
-    """All gaps pooled: the summary keeps quantiles of them, not every gap."""
+def _draw_pooled(axes: Axes, itl: Summary, gaps: Gaps | None) -> None:
+    """All gaps pooled; of a run without its tokens the summary knows only quantiles."""
     known = {name: share for name, share in _QUANTILES.items() if itl[name] is not None}
-    axes.plot(
-        [itl[name] for name in known],
-        list(known.values()),
-        color=PREFILL,
-        marker="o",
-        markersize=4.5,
-        linewidth=1.5,
-    )
+    values, shares = [itl[name] for name in known], list(known.values())
+    axes.plot(values, shares, color=PREFILL, marker="o", markersize=4.5, linestyle="none")
+    if gaps is not None:
+        values, shares = gaps.gap_ms.tolist(), (np.cumsum(gaps.count) / gaps.count.sum()).tolist()
+    axes.plot(values, shares, color=PREFILL, linewidth=1.5)
 
 
 def _scale(axes: Axes, values: Floats, limit_ms: float | None) -> None:
@@ -162,7 +162,9 @@ def _scale(axes: Axes, values: Floats, limit_ms: float | None) -> None:
 def _latency_legend(summary: Summary) -> list[Line2D]:
     handles = [Line2D([], [], color=DECODE, label="requests, cumulative")]
     if summary["itl_ms"]["n"]:
-        handles.append(Line2D([], [], color=PREFILL, marker="o", label="all gaps: p50 to max"))
+        handles.append(
+            Line2D([], [], color=PREFILL, marker="o", label="all gaps; marks: p50 to max")
+        )
     if summary["slo"]:
         handles.append(Line2D([], [], color=INK, linestyle=(0, (3, 2)), label="SLO limit"))
     return handles

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
+from experiments.compare.run_folder import pooled_gaps
 from experiments.plots.load_curves import mean_count, mean_level
 from experiments.saved_run import SavedRun
 
@@ -22,8 +23,6 @@ _FEW_CLIENTS = 5
 
 def latency_charts(run: SavedRun, done: pd.DataFrame) -> Iterator[Chart]:
     """Cumulative distributions, a curve per client if there are few of them."""
-    from experiments.compare.run_folder import read
-
     clients = done["client"].dropna().unique()
     parts = {"all": done}
     if 1 < len(clients) <= _FEW_CLIENTS:
@@ -32,7 +31,7 @@ def latency_charts(run: SavedRun, done: pd.DataFrame) -> Iterator[Chart]:
     for field, name in LATENCIES.items():
         limit = (slo.get(field) or {}).get("limit")
         if field == "itl_ms":
-            gaps = read(run.folder).gaps
+            gaps = pooled_gaps(run)
             if gaps is not None:
                 share = np.cumsum(gaps.count) / gaps.count.sum()
                 yield cdf_chart("ITL, all gaps", {"all": (gaps.gap_ms, share)}, of="gaps")

@@ -429,6 +429,17 @@ def test_a_run_s_statistics_are_those_of_its_summary(runs: tuple[Path, Path]) ->
             assert log.statistics(metric) == pytest.approx(stated, rel=1e-9)
 
 
+def test_of_a_trimmed_run_only_the_requests_of_its_window_count(tmp_path: Path) -> None:
+    config = {"workload": "bundled", "head": 60, "warmup_requests": 20}
+    write_run(run_config(load_config(None, config)), tmp_path / "run", steps=True)
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    log = read_log(tmp_path / "run")
+    assert len(log) == summary["window"]["submitted"] == 40
+    for metric in ("ttft_ms", "itl_ms", "e2el_ms"):
+        stated = {name: summary[metric][name] for name in ("mean", "p50", "p90", "p99", "n")}
+        assert log.statistics(metric) == pytest.approx(stated, rel=1e-9)
+
+
 def test_two_runs_give_a_table_a_verdict_and_figures(
     runs: tuple[Path, Path], runway: Runway, tmp_path: Path
 ) -> None:
