@@ -15,9 +15,13 @@ import yaml
 
 from simulator.errors import ConfigError
 
-RUN_FILES = ("summary.json", "config.yaml", "requests.parquet", "steps.parquet")
+RUN_FILES = (
+    *("summary.json", "config.yaml", "requests.parquet"),
+    *("steps.parquet", "tokens.parquet", "preemptions.parquet"),
+)
 SWEEP_FILES = ("sweep.parquet", "sweep.csv", "sweep.yaml", "timelines.parquet")
 SEARCH_FILES = ("search.json", "evaluations.parquet")
+COMPARE_FILES = ("compare.json", "compared-requests.parquet", "distributions.parquet", "figures")
 
 
 @contextmanager
@@ -65,6 +69,22 @@ def json_text(content: Mapping[str, Any]) -> str:  # Any: JSON values
     return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False)
 
 
+def write_whole(path: Path, content: bytes) -> None:
+    """A single file, whole or not at all; its folder is made.
+
+    Raises:
+        ConfigError: the place cannot be written to.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_bytes(content)
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
+
+
 def write_yaml(path: Path, content: Mapping[str, Any], heading: str) -> None:  # Any: YAML values
     """A mapping in its own order under a comment line."""
     text = yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True)
@@ -74,7 +94,8 @@ def write_yaml(path: Path, content: Mapping[str, Any], heading: str) -> None:  #
 def _refuse_other_kind(out: Path, owned: tuple[str, ...]) -> None:
     if out.exists() and not out.is_dir():
         raise ConfigError(f"cannot write results to {out}: it is a file, give a folder")
-    for name in (RUN_FILES[0], SWEEP_FILES[0], SEARCH_FILES[0]):
+    markers = (RUN_FILES[0], SWEEP_FILES[0], SEARCH_FILES[0], COMPARE_FILES[0])
+    for name in markers:
         if name not in owned and (out / name).exists():
             raise ConfigError(
                 f"{out} holds other results ({name}): give another folder, or remove them first"

@@ -13,7 +13,7 @@ from simulator import simulate
 from simulator.errors import ConfigError, RunwayError
 from simulator.metrics import summarize
 from simulator.result import Result
-from simulator.tables import request_table, step_table
+from simulator.tables import preemption_table, request_table, step_table, token_table
 from simulator.timings import Slo
 from simulator.trace import Trace
 from simulator.units import ns_to_ms, seconds_to_ns
@@ -118,7 +118,7 @@ def write_run(
 def write_files(
     outcome: Outcome, folder: Path, *, steps: bool | None = None, timing: bool | None = None
 ) -> None:
-    """summary.json, config.yaml, requests.parquet and, if asked for, steps.parquet."""
+    """summary.json, config.yaml, requests.parquet and, if asked for, the steps with all tokens."""
     config = outcome.config
     write_json(
         folder / "summary.json", outcome.summary if timing is None else _timed(outcome, timing)
@@ -127,6 +127,8 @@ def write_files(
     write_table(folder / "requests.parquet", request_table(outcome.result))
     if config.steps if steps is None else steps:
         write_table(folder / "steps.parquet", step_table(outcome.result))
+        write_table(folder / "tokens.parquet", token_table(outcome.result))
+        write_table(folder / "preemptions.parquet", preemption_table(outcome.result))
 
 
 def _timed(outcome: Outcome, timing: bool) -> dict[str, Any]:  # Any: JSON values

@@ -238,7 +238,7 @@ class RunConfig(BaseModel):
     cooldown_requests: v.Natural = measure_option(0, "The same, in last requests.", metavar="N")
 
     out: v.Text | None = output_option(None, "Folder for the results.", metavar="DIR")
-    steps: bool = output_option(False, "Write steps.parquet, one row a step.")
+    steps: bool = output_option(False, "Write every step, token and preemption too.")
     timing: bool = output_option(True, "Write wall_s; without it equal runs give equal files.")
     json_summary: bool = output_option(
         False, "Print the summary as one JSON object.", flag="--json", aliases=("json",)

@@ -9,8 +9,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from .notebook import latency_html
+from .statistics import describe, describe_weighted
 from .trace import Trace
-from .units import NEVER_NS
+from .units import NEVER_NS, NS_PER_MS, NS_PER_S
 
 Ints = NDArray[np.int64]
 
@@ -217,3 +219,17 @@ class Result:
         if self.pieces is None or self.pool_ends is None:
             raise ValueError("this result was not made by simulate(): it has no token times")
         return self.pieces.times_of(row, self.pool_ends)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: latencies of the requests that finished, and counts."""
+        log, done = self.requests, self.requests.state == State.FINISHED
+        latencies = {
+            "TTFT": describe((log.first_token_ns - log.arrival_ns)[done], per=NS_PER_MS),
+            "ITL": describe_weighted(self.gaps.gap_ns, self.gaps.count, per=NS_PER_MS),
+            "E2E": describe((log.finish_ns - log.arrival_ns)[done], per=NS_PER_MS),
+        }
+        finished = f"{np.count_nonzero(done):,} of {len(self.trace):,} requests finished"
+        steps = f"{len(self.steps):,} steps in {self.end_ns / NS_PER_S:,.1f} simulated seconds"
+        held = f"{self.kv_blocks:,} KV blocks of {self.block_size} tokens"
+        notes = (f"{finished}; {steps}; {held}", "summarize(result) has all metrics")
+        return latency_html(self.scheduler, latencies, notes)

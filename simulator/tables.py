@@ -74,6 +74,40 @@ def step_table(result: Result) -> dict[str, Column]:
     }
 
 
+def token_table(result: Result) -> dict[str, Column]:
+    """Every output token, a row per unbroken stretch of them; column name -> shape (stretches,).
+
+    request: row of `request_table`. Its tokens left the device at first_s, at the end of every
+    step with a decode after that, and at last_s; tokens counts them. decoded is false for the one
+    token that the step gave which completed its prompt. Rows are grouped by request.
+
+    Raises:
+        ValueError: the result was not made by `simulate`.
+    """
+    pieces = result.pieces
+    if pieces is None:
+        raise ValueError("this result was not made by simulate(): it has no token times")
+    return {
+        "request": pieces.row,
+        "first_s": pieces.starts / NS_PER_S,
+        "last_s": pieces.ends / NS_PER_S,
+        "tokens": pieces.tokens,
+        "decoded": pieces.is_span.astype(np.int8),
+    }
+
+
+def preemption_table(result: Result) -> dict[str, Column]:
+    """One row per preemption, in order; request: row of `request_table`."""
+    evictions = result.evictions
+    return {
+        "request": evictions.row,
+        "preempt_s": evictions.preempt_ns / NS_PER_S,
+        "resume_s": _known(evictions.resume_ns != NOT_YET, evictions.resume_ns, NS_PER_S),
+        "lost_tokens": evictions.lost_tokens,
+        "cached_tokens": evictions.cached_tokens,
+    }
+
+
 _STATE_NAMES = np.array([state.name.lower() for state in State], dtype=object)
 
 

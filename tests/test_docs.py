@@ -128,8 +128,8 @@ def test_every_field_of_the_results_is_explained(tmp_path: Path) -> None:
     names = {*outcome.summary, *next(iter(outcome.summary["fairness"]["clients"]))}
     for section in ("window", "fairness", "saturation", "run", "cost_model", "provenance"):
         names |= {*outcome.summary[section]}
-    for file in ("requests.parquet", "steps.parquet"):
-        names |= {*pq.read_schema(tmp_path / "out" / file).names}
+    for file in ("requests", "steps", "tokens", "preemptions"):
+        names |= {*pq.read_schema(tmp_path / "out" / f"{file}.parquet").names}
     explained = {*re.findall(r"`(\w+)`", ROOT.joinpath("docs/metrics.md").read_text())}
     options = {name for name in names if name.startswith(("warmup_", "cooldown_"))}
     assert names - options <= explained

@@ -37,7 +37,8 @@ MAY_IMPORT = {
 """Package -> what it may import of the others; a name allows everything below it."""
 
 ORDER = (
-    *("units", "errors", "statistics", "step_log", "request", "trace", "result", "request_log"),
+    *("units", "errors", "statistics", "notebook", "step_log", "request", "trace", "result"),
+    "request_log",
     *("token_times", "leap_log", "kv_cache", "resume_cache", "prefix_keys", "block_store"),
     "prefix_cache",
     *("queues", "decode_pool", "plan", "cost_model", "view", "schedulers", "feed", "leap"),

@@ -11,9 +11,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from costmodels import load_cost_model
+from experiments.config import load_config
 from experiments.lesson import run_lesson
-from experiments.plots import plot_search, plot_sweep
+from experiments.plots import plot_run, plot_search, plot_sweep
 from experiments.plots.lesson import draw_lesson
+from experiments.run import run_config, write_run
 from experiments.search import Question, read_knobs, read_objective, run_search
 from experiments.sweep import load_spec, run_sweep
 
@@ -53,6 +55,16 @@ def draw_search() -> None:
         keep(drawn, HERE / "search.png")
 
 
+def draw_one_run(config: Mapping[str, object], names: Mapping[str, str]) -> None:
+    """Run once with all steps and keep some of its figures: name there -> name here."""
+    with TemporaryDirectory() as folder:
+        out = Path(folder) / "run"
+        write_run(run_config(load_config(None, {**BASE, **config})), out, steps=True)
+        for drawn in plot_run(out):
+            if drawn.name in names:
+                keep(drawn, HERE / names[drawn.name])
+
+
 def keep(drawn: Path, place: Path) -> None:
     """Move a figure here and say so."""
     shutil.copyfile(drawn, place)
@@ -64,6 +76,10 @@ def main() -> None:
     draw_sweep({"chunk_size": 512}, SCHEDULERS, {"timeline.png": "who-waits.png"})
     names = ("ttft-vs-tpot.png", "chunk-size.png", "goodput-heatmap.png")
     draw_sweep({}, CHUNKS_AND_BUDGETS, {name: name for name in names})
+    loads = {"scheduler": ("continuous", "chunked"), "rate": (2, 4, 6, 8, 10, 12)}
+    name = "latency-throughput.png"
+    draw_sweep({"chunk_size": 512}, loads, {name: name})
+    draw_one_run({"scheduler": "continuous"}, {"timeline.png": "run-timeline.png"})
     with TemporaryDirectory() as folder:
         draw_lesson(run_lesson(load_cost_model("lesson")), Path(folder) / "lesson.png")
         keep(Path(folder) / "lesson.png", HERE / "lesson.png")

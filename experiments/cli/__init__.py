@@ -14,15 +14,21 @@ COMMANDS = {
     "simulate": "Replay a workload through a scheduler; TTFT, TPOT, throughput, goodput.",
     "sweep": "Simulate a grid of settings: chunk size, token budget, rate, scheduler ...",
     "search": "The highest rate that meets an SLO, and the settings that get there.",
+    "compare": "Two runs, or a run and a real engine's log: what differs, by how much.",
     "plot": "Draw the figures of saved results again.",
+    "report": "Write one HTML page about saved results, for any browser, offline.",
+    "trace": "Write a run as a Perfetto trace: steps, requests, counters.",
     "cost": "Price one step, term by term.",
     "calibrate": "Measure a model's kernels on this machine; write the cost table.",
     "validate": "Compare the simulation with measurements of real engines.",
     "lesson": "One long prompt among four streams: what chunked prefill does, step by step.",
     "list": "List schedulers, cost models, trace formats or presets.",
 }
-"""Subcommand -> its line in the help. `list` lives in `catalogue.py`: a module called `list` would
-hide the builtin in here."""
+"""Subcommand -> its line in the help."""
+
+MODULES = {"list": "catalogue", "report": "report_page"}
+"""Subcommands whose module has another name: one called `list` would hide the builtin in here, and
+`report` is the text that `simulate` prints."""
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -39,7 +45,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = "catalogue" if cmd_name == "list" else cmd_name
+        module = MODULES.get(cmd_name, cmd_name)
         command = importlib.import_module(f"{__name__}.{module}").command
         assert isinstance(command, click.Command)
         return command

@@ -11,6 +11,8 @@ from pydantic.fields import FieldInfo
 from experiments.config import RunConfig, flag_of
 from experiments.explain import choices
 from experiments.option import option_of
+from simulator.errors import ConfigError
+from simulator.units import seconds_to_ns
 
 OUTPUT = "Output"
 
@@ -90,6 +92,24 @@ def given(parameters: Mapping[str, object]) -> dict[str, object]:
         for name, value in parameters.items()
         if value is not None and value != ()
     }
+
+
+def time_span(from_s: float | None, to_s: float | None) -> tuple[int, int] | None:
+    """A window of a run in ns, open where no end is given; None for the whole run.
+
+    >>> time_span(1.5, 2.0), time_span(None, None)
+    ((1500000000, 2000000000), None)
+
+    Raises:
+        ConfigError: it ends before it starts.
+    """
+    if from_s is None and to_s is None:
+        return None
+    start = -(2**62) if from_s is None else seconds_to_ns(from_s)
+    end = 2**62 if to_s is None else seconds_to_ns(to_s)
+    if start >= end:
+        raise ConfigError(f"--to-s {to_s} must be after --from-s {from_s}")
+    return start, end
 
 
 def is_switch(field: FieldInfo) -> bool:

@@ -14,7 +14,8 @@ def plot_sweep(folder: Path) -> list[Path]:
         ConfigError: the folder holds no finished sweep.
     """
     from .curves import curve_file, draw_curves
-    from .heatmap import draw_heatmap
+    from .heatmap import HEATMAPS, draw_heatmap
+    from .latency_throughput import draw_latency_throughput
     from .moment import draw_moment
     from .samples import draw_samples
     from .sweep_table import load_sweep
@@ -32,22 +33,25 @@ def plot_sweep(folder: Path) -> list[Path]:
                 for field in table.swept
                 if field != "seed"  # a name of the arrivals, not a quantity
             ),
-            draw_heatmap(table, figures / "goodput-heatmap.png"),
+            draw_latency_throughput(table, figures / "latency-throughput.png"),
+            *(draw_heatmap(table, figures / name) for name in HEATMAPS),
             draw_moment(table, folder / "timelines.parquet", figures / "timeline.png"),
         ]
     return [path for path in drawn if path is not None]
 
 
-def plot_run(folder: Path) -> list[Path]:
+def plot_run(folder: Path, span: tuple[int, int] | None = None) -> list[Path]:
     """Draw one run's saved results into `folder/figures/`; returns the PNGs written.
 
+    span: the window of the step timeline and the waterfall, ns; None is the busiest moment.
+
     Raises:
-        ConfigError: the folder holds no run.
+        ConfigError: the folder holds no run, or a span is asked for and its steps were not saved.
     """
     from .run_figures import draw_run
 
     with house_style():
-        return draw_run(folder, folder / "figures")
+        return draw_run(folder, folder / "figures", span)
 
 
 def plot_search(folder: Path) -> list[Path]:
@@ -63,4 +67,16 @@ def plot_search(folder: Path) -> list[Path]:
     return [] if drawn is None else [drawn]
 
 
-__all__ = ["plot_run", "plot_search", "plot_sweep"]
+def plot_comparison(folder: Path) -> list[Path]:
+    """Draw a saved comparison into `folder/figures/`; returns the PNGs written.
+
+    Raises:
+        ConfigError: the folder holds no comparison.
+    """
+    from .comparison import draw_comparison
+
+    with house_style():
+        return draw_comparison(folder, folder / "figures")
+
+
+__all__ = ["plot_comparison", "plot_run", "plot_search", "plot_sweep"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,14 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from experiments.caption import caption_parts
+from experiments.compare.log import Gaps
+from experiments.compare.run_folder import pooled_gaps
+from experiments.saved_run import SavedRun, load_run
 from simulator.errors import ConfigError
 
+from .clients import draw_clients
 from .load_curves import mean_count, mean_level
-from .run_timeline import draw_busiest
+from .run_timeline import choose_moment, draw_moment_of_run, moment_of
 from .style import (
     DECODE,
     INK,
@@ -32,6 +35,10 @@ from .style import (
     spans_decades,
     value_label,
 )
+from .waterfall import draw_waterfall
+
+Span = tuple[int, int]
+"""Start and end, ns on the run's clock."""
 
 Summary = Mapping[str, Any]
 """`summary.json`. Any: JSON values."""
@@ -49,41 +56,43 @@ _LATENCIES = {
 """Column of requests.parquet -> panel and the limit that belongs to it."""
 
 
-def draw_run(folder: Path, figures: Path) -> list[Path]:
-    """`latencies.png`, `load.png` and, from `steps.parquet` if it is there, `timeline.png`.
+def draw_run(folder: Path, figures: Path, span: Span | None = None) -> list[Path]:
+    """Everything that a run's files allow; returns the PNGs written.
+
+    `latencies.png`, `load.png`, `clients.png` if the trace names clients and, if the run was saved
+    with its steps, `waterfall.png` and `timeline.png`. span: what these two show, in ns on the
+    run's clock; None is the busiest moment.
 
     Raises:
-        ConfigError: the folder holds no run.
+        ConfigError: the folder holds no run, or a span is asked for and the steps were not saved.
     """
-    if not all((folder / name).is_file() for name in ("summary.json", "requests.parquet")):
+    run = load_run(folder)
+    if span and (run.steps is None or run.tokens is None):
         raise ConfigError(
-            f"{folder}: no summary.json with requests.parquet here, so this is not a run: "
-            "run `runway simulate ... --out` with this folder first"
+            f"{folder}: no steps.parquet with tokens.parquet here, so there is no window to show: "
+            "simulate again with --steps"
         )
-    summary: Summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    requests = pd.read_parquet(folder / "requests.parquet")
-    saved = folder / "steps.parquet"
-    steps = pd.read_parquet(saved) if saved.is_file() else None
     drawn = [
-        _draw_latencies(summary, requests, figures / "latencies.png"),
-        _draw_load(summary, requests, steps, figures / "load.png"),
+        _draw_latencies(run, figures / "latencies.png"),
+        _draw_load(run.summary, run.requests, run.steps, figures / "load.png"),
+        draw_clients(run.summary, run.setting, figures / "clients.png"),
     ]
-    if steps is not None:
-        names = (_policy(summary), ", ".join(caption_parts(summary)))
-        drawn.append(draw_busiest(requests, steps, names, figures / "timeline.png"))
+    moment = moment_of(run, span) if span else choose_moment(run)
+    if moment is not None and run.tokens is not None and run.preemptions is not None:
+        watched = moment.watched
+        drawn.append(draw_waterfall(run, figures / "waterfall.png", watched=watched, span=span))
+    if moment is not None:
+        drawn.append(draw_moment_of_run(run, moment, figures / "timeline.png"))
     return [path for path in drawn if path is not None]
 
 
-def _policy(summary: Summary) -> str:
-    return str(summary["provenance"]["scheduler"]["name"])
-
-
 def _setting(summary: Summary) -> str:
-    return ", ".join([_policy(summary), *caption_parts(summary)])
+    return ", ".join([str(summary["provenance"]["scheduler"]["name"]), *caption_parts(summary)])
 
 
-def _draw_latencies(summary: Summary, requests: pd.DataFrame, path: Path) -> Path | None:
+def _draw_latencies(run: SavedRun, path: Path) -> Path | None:
     """Cumulative distributions; None when no request finished."""
+    summary, requests = run.summary, run.requests
     done = requests[requests["state"] == "finished"]
     known = [column for column in _LATENCIES if done[column].notna().any()]
     if not known:
@@ -98,7 +107,7 @@ def _draw_latencies(summary: Summary, requests: pd.DataFrame, path: Path) -> Pat
         values = np.sort(done[column].dropna().to_numpy(np.float64))
         _draw_cdf(axes, values, limit_ms)
         if column == "worst_itl_ms":
-            _draw_pooled(axes, summary["itl_ms"])
+            _draw_pooled(axes, summary["itl_ms"], pooled_gaps(run))
         axes.set_title(f"{name}{_title_note(column, summary)}")
         _scale(axes, values, limit_ms)
     for axes in grid[:, 0]:
@@ -130,17 +139,14 @@ def _draw_cdf(axes: Axes, values: Floats, limit_ms: float | None) -> None:
     axes.set_ylim(0, 1.02)
 
 
-def _draw_pooled(axes: Axes, itl: Summary) -> None:
-    """All gaps pooled: the summary keeps quantiles of them, not every gap."""
+def _draw_pooled(axes: Axes, itl: Summary, gaps: Gaps | None) -> None:
+    """All gaps pooled; of a run without its tokens the summary knows only quantiles."""
     known = {name: share for name, share in _QUANTILES.items() if itl[name] is not None}
-    axes.plot(
-        [itl[name] for name in known],
-        list(known.values()),
-        color=PREFILL,
-        marker="o",
-        markersize=4.5,
-        linewidth=1.5,
-    )
+    values, shares = [itl[name] for name in known], list(known.values())
+    axes.plot(values, shares, color=PREFILL, marker="o", markersize=4.5, linestyle="none")
+    if gaps is not None:
+        values, shares = gaps.gap_ms.tolist(), (np.cumsum(gaps.count) / gaps.count.sum()).tolist()
+    axes.plot(values, shares, color=PREFILL, linewidth=1.5)
 
 
 def _scale(axes: Axes, values: Floats, limit_ms: float | None) -> None:
@@ -156,7 +162,9 @@ def _scale(axes: Axes, values: Floats, limit_ms: float | None) -> None:
 def _latency_legend(summary: Summary) -> list[Line2D]:
     handles = [Line2D([], [], color=DECODE, label="requests, cumulative")]
     if summary["itl_ms"]["n"]:
-        handles.append(Line2D([], [], color=PREFILL, marker="o", label="all gaps: p50 to max"))
+        handles.append(
+            Line2D([], [], color=PREFILL, marker="o", label="all gaps; marks: p50 to max")
+        )
     if summary["slo"]:
         handles.append(Line2D([], [], color=INK, linestyle=(0, (3, 2)), label="SLO limit"))
     return handles

@@ -1,52 +1,143 @@
-"""`timeline.png` of one run: its busiest moment, step by step."""
+"""`timeline.png` of one run: a moment step by step, and who was in each step."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
+from matplotlib.figure import Figure
 
 from experiments.busy_moment import Seen, choose_row, choose_window
+from experiments.caption import caption_parts
+from experiments.phases import rows_in_flight
+from experiments.saved_run import SavedRun
+from simulator.units import NS_PER_MS, NS_PER_S
 
 from .pauses import lane_note
-from .style import value_label
-from .timeline import Lane, save_timeline
+from .phase_rows import PhaseRow, draw_rows, phase_legend, phase_rows
+from .style import WIDTH_IN, headline, legend_rows, plain_ticks, save, value_label
+from .timeline import Lane, draw_timeline, timeline_legend
 
 STEPS_IN_SIGHT = 150
+MOST_ROWS = 26
 
 
-def draw_busiest(
-    requests: pd.DataFrame, steps: pd.DataFrame, names: tuple[str, str], path: Path
-) -> Path | None:
-    """A long prompt arriving on running streams; None if none ever did.
+class Moment(NamedTuple):
+    """What is shown. watched: the request whose arrival is time 0, or None: the window's start."""
 
-    names: of the policy, and of what was served by what prices.
-    """
-    run = Seen(
-        arrival_ms=requests["arrival_s"].to_numpy(np.float64) * 1e3,
-        wait_ms=requests["ttft_ms"].to_numpy(np.float64),
-        end_ms=steps["end_s"].to_numpy(np.float64) * 1e3,
-        duration_ms=steps["step_ms"].to_numpy(np.float64),
-        streams=(steps["running"] - steps["prefill_seqs"]).to_numpy(np.float64),
+    watched: int | None
+    zero_ns: int
+    start_ms: float
+    end_ms: float
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """On the run's clock, ns."""
+        start, end = (round(ms * NS_PER_MS) for ms in (self.start_ms, self.end_ms))
+        return self.zero_ns + start, self.zero_ns + end
+
+
+def choose_moment(run: SavedRun) -> Moment | None:
+    """A long prompt arriving on running streams; None if none ever did, or without steps."""
+    if run.steps is None:
+        return None
+    seen = Seen(
+        arrival_ms=run.requests["arrival_s"].to_numpy(np.float64) * 1e3,
+        wait_ms=run.requests["ttft_ms"].to_numpy(np.float64),
+        end_ms=run.steps["end_s"].to_numpy(np.float64) * 1e3,
+        duration_ms=run.steps["step_ms"].to_numpy(np.float64),
+        streams=(run.steps["running"] - run.steps["prefill_seqs"]).to_numpy(np.float64),
     )
-    row = choose_row(requests["prompt_tokens"].to_numpy(np.float64), [run])
+    row = choose_row(run.requests["prompt_tokens"].to_numpy(np.float64), [seen])
     if row is None:
         return None
-    before_ms, after_ms = choose_window([run], row, STEPS_IN_SIGHT)
-    arrival_ms = float(run.arrival_ms[row])
-    shown = steps.assign(
-        start_ms=run.end_ms - run.duration_ms - arrival_ms, duration_ms=run.duration_ms
+    before_ms, after_ms = choose_window([seen], row, STEPS_IN_SIGHT)
+    return Moment(row, round(float(seen.arrival_ms[row]) * NS_PER_MS), -before_ms, after_ms)
+
+
+def moment_of(run: SavedRun, span: tuple[int, int]) -> Moment:
+    """A window that somebody asked for, cut to the run (ns on its clock)."""
+    assert run.steps is not None
+    ends = run.steps["end_s"].to_numpy(np.float64) * NS_PER_S
+    start = max(span[0], 0)
+    end = min(span[1], round(float(ends[-1])) if len(ends) else 0)
+    return Moment(None, start, 0.0, (end - start) / NS_PER_MS)
+
+
+def draw_moment_of_run(run: SavedRun, moment: Moment, path: Path) -> Path | None:
+    """Steps above, a row for each request below (if its tokens were saved); None without steps."""
+    lane = _lane(run, moment)
+    if lane is None:
+        return None
+    rows = _rows(run, moment)
+    figure = Figure(figsize=(WIDTH_IN, 3.9 + 0.22 * len(rows)), layout="constrained")
+    heights = [1.5, 0.2 * len(rows) + 0.3]
+    grid = figure.subplots(
+        1 + bool(rows), 1, squeeze=False, sharex=True, height_ratios=heights[: 1 + bool(rows)]
+    )[:, 0]
+    headline(figure, *_words(run, moment))
+    arrival = None if moment.watched is None else 0.0
+    draw_timeline(
+        [grid[0]], [lane], arrival_ms=arrival, start_ms=moment.start_ms, end_ms=moment.end_ms
     )
-    shown = shown[(run.end_ms > arrival_ms - before_ms) & (shown["start_ms"] < after_ms)]
-    wait_ms = float(run.wait_ms[row])
-    prompt = value_label(int(requests["prompt_tokens"].iloc[row]))
-    return save_timeline(
-        path,
-        [Lane(names[0], shown, wait_ms, lane_note(shown, wait_ms))],
-        title=f"A {prompt}-token prompt arrives on running streams",
-        subtitle=f"Every box is one step, as wide as it lasts.\n{names[1]}, "
-        f"after {arrival_ms / 1e3:,.1f} s",
-        start_ms=-before_ms,
-        end_ms=after_ms,
+    if rows:
+        draw_rows(grid[1], rows, zero_ns=moment.zero_ns, per=NS_PER_MS, watched=moment.watched)
+        grid[0].set_xlabel("")
+        grid[1].set_title("Who got it: a row is a request with its prompt tokens")
+        plain_ticks(grid[1], "x")
+    grid[-1].set_xlabel(_axis_words(moment))
+    legend_rows(
+        figure,
+        [timeline_legend(arrives=moment.watched is not None), phase_legend(rows, moment.span)],
     )
+    return save(figure, path)
+
+
+def _lane(run: SavedRun, moment: Moment) -> Lane | None:
+    assert run.steps is not None
+    lasting = run.steps["step_ms"].to_numpy(np.float64)
+    starts = run.steps["end_s"].to_numpy(np.float64) * 1e3 - lasting - moment.zero_ns / NS_PER_MS
+    shown = run.steps.assign(start_ms=starts, duration_ms=lasting)
+    shown = shown[(starts + lasting > moment.start_ms) & (starts < moment.end_ms)]
+    if shown.empty:
+        return None
+    if moment.watched is None:
+        return Lane(run.policy, shown)
+    wait_ms = float(run.requests["ttft_ms"].iloc[moment.watched])
+    return Lane(run.policy, shown, wait_ms, lane_note(shown, wait_ms))
+
+
+def _rows(run: SavedRun, moment: Moment) -> list[PhaseRow]:
+    """The requests in flight; if too many, those whose prompts were computed or waiting first."""
+    if run.tokens is None or run.preemptions is None:
+        return []
+    start, end = moment.span
+    rows = phase_rows(run, rows_in_flight(run, moment.span))
+    if len(rows) <= MOST_ROWS:
+        return rows
+
+    def rank(row: PhaseRow) -> tuple[bool, bool]:
+        inside = {p.phase for p in row.parts if p.end_ns > start and p.start_ns < end}
+        return row.row != moment.watched, not inside & {"prefill", "queue", "preempted"}
+
+    kept = sorted(rows, key=rank)[:MOST_ROWS]
+    return sorted(kept, key=lambda row: row.span)
+
+
+def _words(run: SavedRun, moment: Moment) -> tuple[str, ...]:
+    reading = "Every box is one step, as wide as it lasts."
+    served = ", ".join(caption_parts(run.summary))
+    if moment.watched is None:
+        start, end = (at / NS_PER_S for at in moment.span)
+        return f"Who got the GPU, {start:,.2f} s to {end:,.2f} s", reading, run.setting
+    prompt = value_label(int(run.requests["prompt_tokens"].iloc[moment.watched]))
+    at_s = moment.zero_ns / NS_PER_S
+    title = f"A {prompt}-token prompt arrives on running streams"
+    return title, reading, f"{served}, after {at_s:,.1f} s"
+
+
+def _axis_words(moment: Moment) -> str:
+    if moment.watched is not None:
+        return "time since the long prompt arrived (ms)"
+    return f"time since {moment.zero_ns / NS_PER_S:,.3f} s (ms)"

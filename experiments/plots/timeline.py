@@ -27,6 +27,9 @@ from .style import (
     value_label,
 )
 
+_MANY = 300
+"""More boxes than this have no edges, which would hide them."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lane:
@@ -61,7 +64,7 @@ def save_timeline(
     grid = figure.subplots(len(lanes), 1, squeeze=False, sharex=True)[:, 0]
     headline(figure, title, *subtitle.split("\n"))
     draw_timeline(list(grid), lanes, arrival_ms=arrival_ms, start_ms=start_ms, end_ms=end_ms)
-    figure.legend(handles=_legend(), loc="outside lower left", ncols=4, fontsize=10)
+    figure.legend(handles=timeline_legend(), loc="outside lower left", ncols=4, fontsize=10)
     return save(figure, path)
 
 
@@ -69,11 +72,13 @@ def draw_timeline(
     grid: Sequence[Axes],
     lanes: Sequence[Lane],
     *,
-    arrival_ms: float = 0.0,
+    arrival_ms: float | None = 0.0,
     start_ms: float,
     end_ms: float,
 ) -> None:
     """Draw each lane in its axes; a step is a box as wide as it lasts.
+
+    arrival_ms: of the watched prompt; None if nobody is watched.
 
     Up, orange: the step's prompt tokens. Down, blue: the sequences that got a token. Heights
     have one scale for all lanes: a root, so that a chunk of 256 shows beside a prompt of 8,192.
@@ -83,7 +88,8 @@ def draw_timeline(
     bottom = max([1, *(int(steps["decode_seqs"].max()) for steps in sights if len(steps))])
     for axes, lane, steps in zip(grid, lanes, sights, strict=True):
         _draw_steps(axes, steps, top, bottom)
-        _draw_marks(axes, lane, arrival_ms, end_ms)
+        if arrival_ms is not None:
+            _draw_marks(axes, lane, arrival_ms, end_ms)
         _dress(axes, top, bottom)
         axes.set_title(lane.name)
         axes.set_title(lane.note, loc="right", fontsize=10.5, weight="normal", color=MUTED)
@@ -109,8 +115,9 @@ def _draw_steps(axes: Axes, steps: pd.DataFrame, top: int, bottom: int) -> None:
         boxes = [
             Rectangle((x, 0.0), w, h) for x, w, h in zip(left, width, heights, strict=True) if h
         ]
+        edge = 0.8 if len(boxes) <= _MANY else 0.0
         axes.add_collection(
-            PatchCollection(boxes, facecolor=colour, edgecolor="white", linewidth=0.8, zorder=3)
+            PatchCollection(boxes, facecolor=colour, edgecolor="white", linewidth=edge, zorder=3)
         )
     axes.axhline(0, color=INK, linewidth=0.8, zorder=4)
 
@@ -134,10 +141,16 @@ def _dress(axes: Axes, top: int, bottom: int) -> None:
     axes.tick_params(axis="x", length=0)
 
 
-def _legend() -> list[Patch | Line2D]:
-    return [
+def timeline_legend(*, arrives: bool = True) -> list[Patch | Line2D]:
+    """What the boxes are, and the marks if a prompt is watched."""
+    boxes: list[Patch | Line2D] = [
         Patch(color=PREFILL, label="prompt tokens in the step (up)"),
         Patch(color=DECODE, label="streams that get a token (down)"),
+    ]
+    if not arrives:
+        return boxes
+    return [
+        *boxes,
         Line2D([], [], color=INK, linewidth=1.1, linestyle=(0, (3, 2)), label="the prompt arrives"),
         Line2D([], [], color=INK, marker="v", linestyle="none", label="its first token"),
     ]

@@ -41,6 +41,12 @@ class SweepOutcome:
     failed: int
     resumed: int
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the best points by goodput."""
+        from .notebook import outcome_html
+
+        return outcome_html(self.rows)
+
 
 @dataclass(frozen=True, slots=True)
 class _Job:

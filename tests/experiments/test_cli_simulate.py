@@ -220,7 +220,8 @@ def test_a_saved_config_repeats_the_run_byte_for_byte(runway: Runway, tmp_path: 
     first, second = tmp_path / "first", tmp_path / "second"
     assert runway("simulate", *flags, "--out", first).stdout == ""
     assert runway("simulate", first / "config.yaml", "--quiet", "--out", second).exit_code == 0
-    names = ["config.yaml", "requests.parquet", "steps.parquet", "summary.json"]
+    tables = ("preemptions", "requests", "steps", "tokens")
+    names = sorted(["config.yaml", *(f"{name}.parquet" for name in tables), "summary.json"])
     assert sorted(path.name for path in first.iterdir()) == names
     for name in names:
         assert (first / name).read_bytes() == (second / name).read_bytes()

@@ -15,17 +15,22 @@ from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from experiments.cli.plot import draw
 from experiments.config import load_config
 from experiments.plots import plot_run, plot_sweep
 from experiments.plots.frontier import pareto_frontier
 from experiments.plots.labels import place_labels, spaced_out
+from experiments.plots.latency_throughput import draw_latency_throughput
 from experiments.plots.moment import lane_names
 from experiments.plots.pauses import longest_pause_ms
+from experiments.plots.phase_rows import draw_rows, phase_legend, phase_rows
+from experiments.plots.run_timeline import choose_moment, moment_of
 from experiments.plots.style import house_style, palette
 from experiments.plots.sweep_table import load_sweep
 from experiments.plots.timeline import Lane, draw_timeline
 from experiments.plots.value_axis import ValueAxis
 from experiments.run import run_config, write_run
+from experiments.saved_run import load_run
 from experiments.sweep import load_spec, run_sweep
 from simulator.errors import ConfigError
 
@@ -53,6 +58,19 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     run_sweep(load_spec(None, base, grid), out)
     return out
+
+
+@pytest.fixture(scope="module")
+def drawn_figures(swept: Path) -> tuple[list[Path], list[Figure]]:
+    """The sweep's figures, drawn once: their files, and the figures themselves."""
+    figures: list[Figure] = []
+    savefig = Figure.savefig
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            Figure, "savefig", lambda self, *a, **k: (figures.append(self), savefig(self, *a, **k))
+        )
+        drawn = plot_sweep(swept)
+    return drawn, figures
 
 
 def test_the_frontier_by_hand() -> None:
@@ -148,13 +166,17 @@ def test_a_step_is_a_box_as_wide_as_it_lasts() -> None:
     assert (down.x0, down.x1, down.y0, down.y1) == (80, 88, -1, 0)
 
 
-def test_a_sweep_draws_its_figures_and_draws_them_again_bit_for_bit(swept: Path) -> None:
-    drawn = plot_sweep(swept)
+def test_a_sweep_draws_its_figures_and_draws_them_again_bit_for_bit(
+    swept: Path, drawn_figures: tuple[list[Path], list[Figure]]
+) -> None:
+    drawn, _ = drawn_figures
     assert [path.name for path in drawn] == [
         "ttft-vs-tpot.png",
         "chunk-size.png",
         "scheduler.png",
         "goodput-heatmap.png",
+        "ttft-heatmap.png",
+        "tpot-heatmap.png",
         "timeline.png",
     ]
     assert all(width_of(path) == 1600 for path in drawn)
@@ -176,13 +198,10 @@ def test_a_setting_that_makes_no_difference_is_not_in_a_lane_s_name(swept: Path)
     assert not table.matters(table.frame.loc[1].to_dict(), "chunk_size")
 
 
-def test_legends_stand_outside_the_data(swept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    figures: list[Figure] = []
-    savefig = Figure.savefig
-    monkeypatch.setattr(
-        Figure, "savefig", lambda self, *a, **k: (figures.append(self), savefig(self, *a, **k))
-    )
-    plot_sweep(swept)
+def test_legends_stand_outside_the_data(
+    drawn_figures: tuple[list[Path], list[Figure]],
+) -> None:
+    _, figures = drawn_figures
     for figure in figures:
         FigureCanvasAgg(figure).draw()
         assert not any(axes.get_legend() for axes in figure.axes)
@@ -205,9 +224,77 @@ def test_a_run_draws_latencies_load_and_its_busiest_moment(tmp_path: Path) -> No
     config = load_config(None, {"requests": 30, "rate": 8, "input_tokens": "uniform:50:2000"})
     write_run(run_config(config), tmp_path / "run", steps=True)
     drawn = plot_run(tmp_path / "run")
-    assert [path.name for path in drawn] == ["latencies.png", "load.png", "timeline.png"]
+    names = ["latencies.png", "load.png", "waterfall.png", "timeline.png"]
+    assert [path.name for path in drawn] == names
     assert all(width_of(path) == 1600 for path in drawn)
     assert digests(plot_run(tmp_path / "run")) == digests(drawn)
+
+
+@pytest.fixture(scope="module")
+def two_clients(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """60 requests of two clients, prompts before decodes, saved with their steps."""
+    folder = tmp_path_factory.mktemp("run")
+    config = {"workload": "bundled", "head": 60, "scheduler": "continuous"}
+    write_run(run_config(load_config(None, config)), folder, steps=True)
+    return folder
+
+
+def test_a_window_is_drawn_and_clients_have_a_figure(two_clients: Path) -> None:
+    drawn = plot_run(two_clients, (3_000_000_000, 4_000_000_000))
+    names = ["latencies.png", "load.png", "clients.png", "waterfall.png", "timeline.png"]
+    assert [path.name for path in drawn] == names
+
+
+def test_a_window_is_cut_to_the_run(two_clients: Path) -> None:
+    run = load_run(two_clients)
+    assert run.steps is not None
+    end_ns = round(run.steps["end_s"].iloc[-1] * 1e9)
+    assert moment_of(run, (-(2**62), 2**62)).span == (0, end_ns)
+    assert moment_of(run, (3_000_000_000, 3_001_000_000)).span == (3_000_000_000, 3_001_000_000)
+    busiest = choose_moment(run)
+    assert busiest is not None
+    assert busiest.zero_ns == round(run.requests["arrival_s"].iloc[busiest.watched] * 1e9)
+
+
+def test_a_row_is_cut_where_its_request_changes_state(two_clients: Path) -> None:
+    """Colours of the first request's row: its phases in order, end to end."""
+    run = load_run(two_clients)
+    (row,) = phase_rows(run, [0])
+    assert row.span[0] == round(run.requests["arrival_s"].iloc[0] * 1e9)
+    axes = Figure().subplots()
+    draw_rows(axes, [row], zero_ns=0, per=1_000_000)
+    drawn = sorted(
+        (path.get_extents().x0, path.get_extents().x1)
+        for collection in axes.collections
+        for path in collection.get_paths()
+    )
+    expected = [(part.start_ns / 1e6, part.end_ns / 1e6) for part in row.parts]
+    assert np.array(drawn) == pytest.approx(np.array(expected))
+    assert {entry.get_label() for entry in phase_legend([row], row.span)} >= {
+        "prompt computed",
+        "gets tokens",
+        "stalled: in no step",
+    }
+
+
+def test_only_a_run_saved_with_its_steps_has_a_window(swept: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="only a run has a window of time"):
+        draw(swept, (0, 1))
+    write_run(
+        run_config(load_config(None, {"requests": 5, "rate": 4})), tmp_path / "run", steps=False
+    )
+    with pytest.raises(ConfigError, match="simulate again with --steps"):
+        draw(tmp_path / "run", (0, 1))
+
+
+def test_latency_throughput_needs_a_load(swept: Path, tmp_path: Path) -> None:
+    assert not swept.joinpath("figures/latency-throughput.png").exists()
+    grid = {"rate": [2, 8], "scheduler": ["continuous", "chunked"]}
+    run_sweep(load_spec(None, {"requests": 30}, grid), tmp_path / "out")
+    table, path = load_sweep(tmp_path / "out"), tmp_path / "latency-throughput.png"
+    with house_style():
+        assert draw_latency_throughput(table, path) == path
+    assert width_of(path) == 1600
 
 
 def test_without_steps_a_run_has_no_timeline(tmp_path: Path) -> None:

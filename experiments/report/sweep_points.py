@@ -1,0 +1,94 @@
+"""The points of a sweep's page: what each says of itself, and the table of all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from experiments.plots.style import field_label, value_label
+from experiments.plots.sweep_table import SweepTable
+
+from .page import Facts, Section, Table, facts_of, said
+
+METRICS = {
+    "request_goodput": ("good requests/s", 2),
+    "goodput_fraction": ("within the SLO", 3),
+    "ttft_ms_p50": ("TTFT p50 ms", 1),
+    "ttft_ms_p99": ("TTFT p99 ms", 1),
+    "tpot_ms_p50": ("TPOT p50 ms", 1),
+    "tpot_ms_p99": ("TPOT p99 ms", 1),
+    "itl_ms_p99": ("ITL p99 ms", 1),
+    "e2el_ms_p99": ("E2E p99 ms", 1),
+    "output_throughput": ("output tokens/s", 1),
+    "kv_util_peak": ("KV cache, peak", 3),
+    "preemptions_total": ("preemptions", 0),
+}
+"""Column -> what it is called, and decimals where a point is described."""
+
+_IN_TABLE = (
+    *("request_goodput", "goodput_fraction", "ttft_ms_p50", "ttft_ms_p99"),
+    *("tpot_ms_p99", "itl_ms_p99", "output_throughput"),
+)
+
+
+def point_facts(table: SweepTable, row: Mapping[Any, Any], saved: Mapping[str, Any]) -> Facts:
+    """A point's full configuration, then its numbers. Any: cells, and YAML values.
+
+    Of several seeds a number is the mean, with its confidence interval.
+    """
+    facts = [(field, said(row[field])) for field in table.grid]
+    if not is_missing(row.get("effective_chunk_size")):
+        facts.append(("effective chunk size", f"{int(row['effective_chunk_size']):,}"))
+    facts += facts_of({k: v for k, v in saved["base"].items() if k not in table.grid})
+    if row["status"] != "ok":
+        return [*facts, (str(row["status"]), str(row["reason"]))]
+    for column, (name, digits) in METRICS.items():
+        value, low = row.get(column), row.get(f"{column}_ci_low")
+        if is_missing(value):
+            continue
+        text = f"{value:,.{digits}f}"
+        if not is_missing(low):
+            text += f" ({low:,.{digits}f} to {row[f'{column}_ci_high']:,.{digits}f})"
+        facts.append((name, text))
+    return [*facts, ("saturated", "yes" if row["saturated"] else "no")]
+
+
+def points_section(table: SweepTable) -> Section:
+    """Every point as a row that is linked to its marks."""
+    rows = []
+    for row in table.frame.to_dict("records"):
+        settings = [_setting(row[field]) for field in table.swept]
+        found = [None if is_missing(row[c]) else float(row[c]) for c in _IN_TABLE]
+        note = str(row["status"]) if row["status"] != "ok" else "saturated" * bool(row["saturated"])
+        rows.append([int(row["index"]), *settings, *found, note])
+    heading = [
+        "point",
+        *map(plain_name, table.swept),
+        *(METRICS[column][0] for column in _IN_TABLE),
+        "note",
+    ]
+    numbers = [int(index) for index in table.frame["index"]]
+    return Section(
+        "All points",
+        ["Click a heading to sort. Pointing at a row marks its points above."],
+        tables=[Table(heading, rows, numbers=numbers)],
+    )
+
+
+def _setting(value: Any) -> str | int | float:  # Any: a swept value
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return value_label(value)
+    number: int | float = value.item() if hasattr(value, "item") else value
+    return number
+
+
+def plain_name(field: str) -> str:
+    """A field's name without its unit."""
+    return field_label(field).partition(" (")[0]
+
+
+def is_missing(value: Any) -> bool:  # Any: a cell
+    """True for None and pandas' missing values."""
+    return value is None or bool(pd.isna(value))
