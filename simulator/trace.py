@@ -125,6 +125,7 @@ class Trace:
         for row in range(len(self)):
             declared = int(self.max_tokens[row]) if self.max_tokens is not None else 0
             guesses = self.predicted_output_tokens
+            guess = int(guesses[row]) if guesses is not None else 0
             yield Request(
                 id=self.id_of(row),
                 arrival_ns=int(self.arrival_ns[row]),
@@ -133,7 +134,7 @@ class Trace:
                 priority=int(self.priority[row]) if self.priority is not None else 0,
                 client=self.client[row] if self.client else None,
                 max_tokens=declared or None,
-                predicted_output_tokens=(int(guesses[row]) or None) if guesses is not None else None,
+                predicted_output_tokens=guess or None,
                 session=self.session[row] if self.session else None,
                 parent=self.parent[row] if self.parent else None,
                 block_hashes=self.block_hashes[row] if self.block_hashes else None,

@@ -1,7 +1,7 @@
 """Earliest deadline first: every class of requests has its own limits of TTFT and TPOT.
 
-Source: Liu and Layland, "Scheduling Algorithms for Multiprogramming in a Hard-Real-Time Environment"
-(JACM 1973), on tokens: the first one is due a TTFT after arrival, each next one a TPOT later.
+Source: Liu and Layland, "Scheduling Algorithms for Multiprogramming in a Hard-Real-Time
+Environment" (JACM 1973), on tokens: the first is due a TTFT after arrival, the next a TPOT later.
 """
 
 from __future__ import annotations

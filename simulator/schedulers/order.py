@@ -35,7 +35,9 @@ def overtaken(plan: Plan, view: EngineView, seats: int) -> Plan:
     return plan
 
 
-def per_class(name: str, given: Mapping[str, float] | str | float, other: float) -> dict[str, float]:
+def per_class(
+    name: str, given: Mapping[str, float] | str | float, other: float
+) -> dict[str, float]:
     """Client or priority -> value, with `OTHERS` for those not named.
 
     given: a mapping, one number for everybody, or text as on the command line.
