@@ -1,4 +1,4 @@
-"""A study: candidates x loads x seeds, measured by class of request, with the same requests for all.
+"""A study: candidates x loads x seeds, measured by class of request, on the same requests.
 
 Every candidate serves exactly the same requests (common random numbers), so that differences are
 those of the policies; the spread over seeds says how sure they are.
@@ -20,7 +20,6 @@ from simulator.result import NOT_YET
 from simulator.timings import Slo, tpot_ms, ttft_ns
 from simulator.units import NS_PER_MS, NS_PER_S
 
-COST_MODEL = "b300-qwen3-32b-tp2"
 ENOUGH = 0.95
 """Share of good requests that a load is said to be served with."""
 
@@ -34,7 +33,7 @@ class Study:
     workload: (load, seed) -> requests. groups: a trace -> name of a class -> its rows; the first
     one is the class that the workload is about. limits: class -> SLO. candidates: label -> new
     policy. at: the load at which the classes are compared. baseline: the candidate that others are
-    held against.
+    held against. shown: what the figure compares at that load: label -> (quantity, class).
     """
 
     name: str
@@ -48,7 +47,9 @@ class Study:
     limits: Mapping[str, Slo]
     candidates: Mapping[str, Callable[[], Scheduler]]
     baseline: str
-    seeds: tuple[int, ...] = (1, 2)
+    shown: Mapping[str, tuple[str, str]]
+    seeds: tuple[int, ...] = (1, 2, 3)
+    cost_model: str = "b300-qwen3-32b-tp2"
     prefix_caching: bool = False
 
 
@@ -115,7 +116,7 @@ class Outcome:
 
 def run_study(study: Study) -> Outcome:
     """Serve every load with every candidate, once per seed."""
-    prices = load_cost_model(COST_MODEL)
+    prices = load_cost_model(study.cost_model)
     memory = prices.table.kv
     assert memory is not None
     cache = (PrefixCache if study.prefix_caching else KVCache)(memory.blocks, memory.block_size)

@@ -13,7 +13,7 @@ Columns = Mapping[str, tuple[str, str]]
 def table(outcome: Outcome, columns: Columns, *, capacity: bool = True) -> list[str]:
     """A Markdown table of all candidates, the best first; means over seeds."""
     study = outcome.study
-    headings = ["", *([f"load with {ENOUGH:.0%} good"] if capacity else []), *columns]
+    headings = ["", *([f"load with {100 * ENOUGH:.0f} % good"] if capacity else []), *columns]
     rows = []
     for candidate in outcome.ranked() if capacity else study.candidates:
         cells = [reach(outcome, candidate)] if capacity else []
@@ -38,7 +38,7 @@ def reach(outcome: Outcome, candidate: str) -> str:
 def number(quantity: str, value: float) -> str:
     """A share as a percentage, a time with as many digits as matter."""
     if quantity == "good":
-        return f"{value:.1%}"
+        return f"{100 * value:.1f} %"
     return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
 
 
@@ -52,9 +52,9 @@ def times(value: float, other: float) -> str:
     """How much larger or smaller: in per cent, or as a factor if it is far.
 
     >>> times(120, 100), times(300, 100), times(80, 100)
-    ('20 % more than', '3.0 times', '20 % less than')
+    ('20 % more than', '3.0 times as much as', '20 % less than')
     """
     ratio = value / other
     if ratio >= 2:
-        return f"{ratio:.1f} times"
+        return f"{ratio:.1f} times as much as"
     return f"{abs(ratio - 1):.0%} {'more' if ratio >= 1 else 'less'} than".replace("%", " %")

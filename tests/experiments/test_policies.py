@@ -225,7 +225,7 @@ def test_an_engine_s_own_names_reach_its_policy() -> None:
         "enable_mixed_chunk": False,
     }
     assert policy.notes == ("chunk_size 256 is not used by sglang",)
-    assert policy.async_scheduling and policy.prefix_caching
+    assert (policy.async_scheduling, policy.prefix_caching) == (True, True)
 
 
 def test_limits_by_class_are_an_argument() -> None:
