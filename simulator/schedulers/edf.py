@@ -17,7 +17,7 @@ from simulator.view import EngineView
 
 from .chunked import ChunkedPrefillScheduler
 from .order import generated_tokens, limit_of, overtaken, per_class
-from .room import KEEP_UNTIL_ARRIVAL, Room, admissions, continue_prompts, holding, serve_decodes
+from .room import KEEP_WHILE_ALONE, Room, admissions, continue_prompts, holding, serve_decodes
 
 Limits = Mapping[str, float] | str | float
 
@@ -79,7 +79,7 @@ class EdfScheduler:
         if room.evicted:
             return Plan(decode, (), tuple(room.evicted))
         if not (view.waiting or view.prefilling):
-            return KEEP_UNTIL_ARRIVAL if decode is Decode.ALL else Plan(decode)
+            return KEEP_WHILE_ALONE if decode is Decode.ALL else Plan(decode)
         if len(view.decoding) and not self._prompt_is_due_first(view):
             return Plan(decode)
         return self._with_prompts(view, room, decode)

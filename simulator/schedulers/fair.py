@@ -92,7 +92,9 @@ class FairScheduler:
             return Plan(decode, chunks, tuple(room.evicted), more=more)
         # Who is next changes with every token, as long as somebody may come next.
         turns = bool(queues) and room.seats > 0 and (len(queues) > 1 or view.kv.caches_prefixes)
-        holds = Holds.ONE_STEP if turns else Holds.UNTIL_ARRIVAL
+        alone = not (queues or view.prefilling)
+        holds = Holds.WHILE_ALONE if alone else Holds.UNTIL_ARRIVAL
+        holds = Holds.ONE_STEP if turns else holds
         return KEEP_DECODING[holds] if decode is Decode.ALL else Plan(decode)
 
     def _begin(self, view: EngineView) -> None:

@@ -19,8 +19,8 @@ from simulator.view import EngineView
 
 from .order import generated_tokens
 from .room import (
-    KEEP_UNTIL_ARRIVAL,
     KEEP_UNTIL_FINISH,
+    KEEP_WHILE_ALONE,
     UNLIMITED,
     Chunks,
     Room,
@@ -101,7 +101,7 @@ class SglangScheduler:
                 return plan
         if pool.growth_blocks > blocks:
             return self._retract(view)
-        return KEEP_UNTIL_FINISH if view.waiting or view.prefilling else KEEP_UNTIL_ARRIVAL
+        return KEEP_UNTIL_FINISH if view.waiting or view.prefilling else KEEP_WHILE_ALONE
 
     def _prompts(self, view: EngineView, blocks: int, *, mixed: bool) -> Plan | None:
         """The prompt that was cut, then those that wait; None: there is no room for any."""
