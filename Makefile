@@ -38,6 +38,7 @@ bench: $(DEV)
 
 figures: $(RUNTIME)
 	$(BIN)/python docs/figures/draw.py
+	$(BIN)/python -m experiments.studies
 
 clean:
 	rm -rf $(VENV) demo build *.egg-info .mypy_cache .ruff_cache .hypothesis

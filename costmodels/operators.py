@@ -171,6 +171,11 @@ class OperatorsCostModel:
         table = replace(self.table, parameters=parameters)
         return OperatorsCostModel(self.table.operators, **parameters, table=table)
 
+    def uncounted(self) -> OperatorsCostModel:
+        """The same prices for one who only asks, such as a policy: refuses and counts nothing."""
+        mode = self._outside.mode
+        return self.with_extrapolation("linear" if mode == "error" else mode)
+
     def extrapolation_report(
         self, steps: int | None = None, time_ms: float | None = None
     ) -> dict[str, object]:

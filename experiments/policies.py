@@ -6,7 +6,7 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,15 @@ POLICY_FIELDS = {
     "enable_chunked_prefill": "enable_chunked_prefill",
     "scheduler_reserve_full_isl": "scheduler_reserve_full_isl",
     "scheduling_policy": "policy",
+    "chunked_prefill_size": "chunked_prefill_size",
+    "schedule_conservativeness": "schedule_conservativeness",
+    "enable_mixed_chunk": "enable_mixed_chunk",
+    "tpot_target_ms": "tpot_target_ms",
 }
 """Field of `RunConfig` -> the constructor argument of a policy that it becomes, if there is one."""
+
+ENGINE_NAMES = {"max_num_seqs": "max_running_requests"}
+"""Field -> the argument it becomes in a policy that uses its engine's name for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +188,11 @@ def _arguments(
 
 def _limits(config: RunConfig, known: list[str]) -> dict[str, object]:
     """The policy fields a constructor takes. Unset ones keep the policy's own default."""
-    held = {name: getattr(config, field) for field, name in POLICY_FIELDS.items() if name in known}
-    budget = held.get("max_num_batched_tokens")
-    if "max_num_seqs" in held and held["max_num_seqs"] is None:
-        held["max_num_seqs"] = min(DEFAULT_MAX_NUM_SEQS, budget or DEFAULT_MAX_NUM_SEQS)
+    names = {field: _argument_of(field, known) for field in POLICY_FIELDS}
+    held = {name: getattr(config, field) for field, name in names.items() if name in known}
+    budget, seats = held.get("max_num_batched_tokens"), names["max_num_seqs"]
+    if seats in held and held[seats] is None:
+        held[seats] = min(DEFAULT_MAX_NUM_SEQS, budget or DEFAULT_MAX_NUM_SEQS)
     return {
         name: value
         for name, value in held.items()
@@ -192,12 +200,18 @@ def _limits(config: RunConfig, known: list[str]) -> dict[str, object]:
     }
 
 
+def _argument_of(field: str, known: Container[str]) -> str:
+    """The constructor argument that a field becomes, under the name that this policy uses."""
+    name = POLICY_FIELDS[field]
+    return name if name in known else ENGINE_NAMES.get(field, name)
+
+
 def _unused(config: RunConfig, accepted: Mapping[str, inspect.Parameter]) -> tuple[str, ...]:
     fields = RunConfig.model_fields
     held = {
         field: getattr(config, field)
-        for field, name in POLICY_FIELDS.items()
-        if name not in accepted
+        for field in POLICY_FIELDS
+        if _argument_of(field, accepted) not in accepted
     }
     return tuple(
         f"{name} {value} is not used by {config.scheduler}"

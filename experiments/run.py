@@ -23,7 +23,7 @@ from .config import RunConfig
 from .fitted_range import beyond_fit
 from .memory import Memory, build_cost_model, build_memory, describe_cost_model
 from .parquet import write_table
-from .policies import Policy, blame, build_policy
+from .policies import ENGINE_NAMES, Policy, blame, build_policy
 from .provenance import runway_version
 from .results import results_folder, write_json, write_yaml
 from .workload import Workload, build_workload
@@ -70,8 +70,9 @@ def prepare(
         "async_scheduling": policy.async_scheduling,
         "enable_prefix_caching": policy.prefix_caching,
     }
-    if "max_num_seqs" in policy.parameters:
-        filled["max_num_seqs"] = policy.parameters["max_num_seqs"]
+    for seats in ("max_num_seqs", ENGINE_NAMES["max_num_seqs"]):
+        if seats in policy.parameters:
+            filled["max_num_seqs"] = policy.parameters[seats]
     config = config.model_copy(update=filled)
     cost_model = build_cost_model(config)
     memory = build_memory(config, cost_model.table)
@@ -168,7 +169,10 @@ def _summary(parts: Parts, result: Result) -> dict[str, Any]:  # Any: JSON value
     config = parts.config
     trim = Trim(**{name: getattr(config, name) for name in TRIMS})
     metrics = summarize(
-        result, slo=Slo(**(config.slo or {})), window=None if trim == Trim() else trim
+        result,
+        slo=Slo(**(config.slo or {})),
+        window=None if trim == Trim() else trim,
+        client_slo={name: Slo(**limits) for name, limits in (config.client_slo or {}).items()},
     )
     return {
         **metrics,

@@ -109,6 +109,13 @@ class RunConfig(BaseModel):
         False, "Spread requests with equal, coarse timestamps over the tick (uses the seed)."
     )
 
+    predict_outputs: str | None = transform_option(
+        None,
+        "What a predictor of output lengths says: lognormal:SIGMA (its error), mean, oracle.",
+        metavar="SPEC",
+        shown="the trace's predicted_output_tokens, if it has them",
+    )
+
     scheduler: str = scheduler_option(
         "chunked", "Policy, or your own class as path.py:Class.", metavar="NAME|FILE.py:CLASS"
     )
@@ -116,7 +123,11 @@ class RunConfig(BaseModel):
         2048, "Token budget of a step; none for no budget.", metavar="N", aliases=("token_budget",)
     )
     max_num_seqs: v.Count | None = scheduler_option(
-        None, "Most sequences in a step.", metavar="N", shown="128, or the token budget if smaller"
+        None,
+        "Most sequences in a step.",
+        metavar="N",
+        aliases=("max_running_requests",),
+        shown="128, or the token budget if smaller",
     )
     chunk_size: v.ChunkSize = scheduler_option(
         None,
@@ -152,8 +163,22 @@ class RunConfig(BaseModel):
     scheduling_policy: Literal["fcfs", "priority"] | None = scheduler_option(
         None, "vllm: in order of arrival, or of the requests' priority.", shown="fcfs"
     )
+    chunked_prefill_size: v.Count | None = scheduler_option(
+        None, "sglang: prompt tokens of a prompt step.", metavar="N", shown="8192"
+    )
+    schedule_conservativeness: v.NotNegative | None = scheduler_option(
+        None, "sglang: scales the memory kept for running requests.", metavar="X", shown="1"
+    )
+    enable_mixed_chunk: bool | None = scheduler_option(
+        None, "sglang: decodes ride along in prompt steps.", shown="no"
+    )
+    tpot_target_ms: v.Positive | None = scheduler_option(
+        None, "dynamic: what a step with streams in it may last.", metavar="MS", shown="50"
+    )
     async_scheduling: bool | None = scheduler_option(
-        None, "Plan a step while the one before it runs.", shown="yes for vllm, otherwise no"
+        None,
+        "Plan a step while the one before it runs.",
+        shown="yes for vllm, sglang; otherwise no",
     )
 
     cost_model: v.Text | None = memory_option(
@@ -199,7 +224,9 @@ class RunConfig(BaseModel):
         None, "Tokens in a KV block.", metavar="TOKENS", shown="the cost table's, or 16"
     )
     enable_prefix_caching: bool | None = memory_option(
-        None, "Reuse KV blocks of requests that begin alike.", shown="yes for vllm, otherwise no"
+        None,
+        "Reuse KV blocks of requests that begin alike.",
+        shown="yes for vllm, sglang; otherwise no",
     )
     never_fits: Literal["reject", "wait"] = memory_option(
         "reject",
@@ -226,6 +253,12 @@ class RunConfig(BaseModel):
         "Limits of a good request: ttft, tpot, e2el, itl_max; repeatable.",
         metavar="NAME=TIME,...",
         shown="the preset's, or ttft=1000ms,tpot=50ms",
+    )
+    client_slo: v.ClientLimits | None = measure_option(
+        None,
+        "Limits of one client's requests, for its own goodput; repeatable.",
+        metavar="CLIENT.NAME=TIME,...",
+        shown="the same for all",
     )
     stop_time_s: v.Positive | None = measure_option(
         None, "Stop the clock here; what is in the system counts as unfinished.", metavar="S"

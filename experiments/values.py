@@ -128,6 +128,26 @@ def slo(value: object) -> dict[str, float] | None:
     return {key: found[key] for key in SLO_LIMITS if key in found}
 
 
+def client_slo(value: object) -> dict[str, dict[str, float]] | None:
+    """Limits by client, as `chat.ttft=500ms,documents.ttft=6s` or a mapping of mappings.
+
+    >>> client_slo("chat.ttft=500ms,chat.tpot=50,documents.ttft=6s")
+    {'chat': {'ttft_ms': 500.0, 'tpot_ms': 50.0}, 'documents': {'ttft_ms': 6000.0}}
+    """
+    if value is None:
+        return None
+    found: dict[str, dict[str, object]] = {}
+    for name, limit in pairs(value).items():
+        client, _, key = name.rpartition(".")
+        if isinstance(limit, Mapping):
+            found[name] = dict(limit)
+        elif client:
+            found.setdefault(client, {})[key] = limit
+        else:
+            raise ValueError(f"must be CLIENT.NAME=TIME, {name} names no client")
+    return {client: slo(limits) or {} for client, limits in found.items()}
+
+
 def pairs(value: object) -> dict[str, object]:
     """`key=value,key=value`, a list of those, or a mapping.
 
@@ -236,6 +256,7 @@ ChunkSize = Annotated[int | None, BeforeValidator(whole_or_none(1, "no chunking"
 Burstiness = Annotated[float, BeforeValidator(burstiness)]
 Window = Annotated[tuple[float, float | None], BeforeValidator(window)]
 Limits = Annotated[dict[str, float], BeforeValidator(slo)]
+ClientLimits = Annotated[dict[str, dict[str, float]], BeforeValidator(client_slo)]
 Text = Annotated[str, BeforeValidator(text)]
 Columns = Annotated[dict[str, str], BeforeValidator(names)]
 Arguments = Annotated[dict[str, object], BeforeValidator(arguments)]

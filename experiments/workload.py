@@ -200,6 +200,8 @@ def _transformed(trace: Trace, config: RunConfig, kind: str) -> Trace:
         trace = workloads.scale_rate(trace, config.rate_scale)
     if kind in ("trace", "workload"):
         trace = _reloaded(trace, config)
+    if config.predict_outputs is not None:
+        trace = workloads.predict_outputs(trace, config.predict_outputs, seed=config.seed)
     return trace
 
 

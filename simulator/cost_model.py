@@ -21,7 +21,8 @@ class CostModel(Protocol):
     A model whose decode prices lie on a straight line may also have
     `line(shape) -> (first, slope) | None`, two integers such that `step_ns(shape.after(k))` equals
     `(first + k * slope) >> 16`; a leap is then summed in closed form, without an array. None: not
-    for this shape.
+    for this shape. A model that keeps count of what it prices may have `uncounted()`, which gives
+    the same prices to a policy that only asks.
     """
 
     needs_longest_context: bool

@@ -7,12 +7,13 @@ unfairly for receiving little, so gaps count only while both clients have reques
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .errors import ConfigError, nearest
 from .intervals import Stays, instants, waiting
 from .occupancy import ratio
 from .result import NOT_YET, Ints, Result, State
@@ -38,15 +39,27 @@ def jain(shares: Sequence[float]) -> float | None:
 
 
 def fairness(
-    result: Result, span: Span, slo: Slo, weights: tuple[float, float]
+    result: Result,
+    span: Span,
+    slo: Slo,
+    weights: tuple[float, float],
+    client_slo: Mapping[str, Slo],
 ) -> dict[str, object] | None:
     """Per client and between clients; None if the trace names no client.
 
+    slo: limits of a good request, but for clients that `client_slo` names.
     weights: service per prompt token and per output token. Requests without a client are left
     out. In the whole run, prompts count as far as they were computed; in a part of it, those
     that were completed in it (`ServiceCurves`).
     """
     names, codes = _clients(result.trace.client)
+    unknown = client_slo.keys() - {*names}
+    if unknown:
+        name = min(unknown)
+        raise ConfigError(
+            f"client_slo names {name!r}, which sends nothing{nearest(name, names)}: "
+            f"the clients are {', '.join(names) or 'not named in this trace'}"
+        )
     if not names:
         return None
     demand = _demand(result, span, codes, weights)
@@ -55,7 +68,8 @@ def fairness(
         service = _service_in_all(result, codes, weights)
     else:
         service = _service_in(span, ServiceCurves(result, codes, weights), len(names))
-    reports = _clients_alone(result, span, slo, names, codes)
+    limits = [client_slo.get(name, slo) for name in names]
+    reports = _clients_alone(result, span, limits, names, codes)
     for code, report in enumerate(reports):
         given, wanted = float(service[code]), float(demand[code])
         report |= {"service": given, "demand": wanted, "service_per_demand": ratio(given, wanted)}
@@ -107,14 +121,14 @@ def _service_in(span: Span, curves: ServiceCurves, clients: int) -> Floats:
 
 
 def _clients_alone(
-    result: Result, span: Span, slo: Slo, names: list[str], codes: Ints
+    result: Result, span: Span, limits: list[Slo], names: list[str], codes: Ints
 ) -> list[dict[str, object]]:
     order = np.argsort(codes, kind="stable")
     edges = np.searchsorted(codes[order], np.arange(len(names) + 1))
     submitted = span.submitted(result)
     return [
         {"client": name} | _client(result, span, slo, submitted, order[low:high])
-        for name, (low, high) in zip(names, pairwise(edges.tolist()), strict=True)
+        for name, slo, (low, high) in zip(names, limits, pairwise(edges.tolist()), strict=True)
     ]
 
 
@@ -132,6 +146,7 @@ def _client(
         "tpot_ms": describe(tpot_ms(result, several)).as_dict(),
     }
     if slo.limits():
+        report["slo"] = slo.limits()
         ended = rows[(log.finish_ns[rows] != NOT_YET) & span.counts(log.finish_ns[rows])]
         good = int(slo.is_good(result, ended).sum())
         report["request_goodput"] = ratio(good * NS_PER_S, span.length_ns)

@@ -45,16 +45,27 @@ class ArrivalFeed(Protocol):
 class SequenceMaker:
     """Makes the `Sequence` of a trace row, only when it arrives."""
 
-    __slots__ = ("_client", "_max_tokens", "_output", "_priority", "_prompt", "lengths_only")
+    __slots__ = (
+        "_client",
+        "_max_tokens",
+        "_output",
+        "_predicted",
+        "_priority",
+        "_prompt",
+        "lengths_only",
+    )
 
     def __init__(self, trace: Trace) -> None:
         self._prompt: list[int] = trace.prompt_tokens.tolist()
         self._output: list[int] = trace.output_tokens.tolist()
         self._priority: list[int] | None = _listed(trace.priority)
         self._max_tokens: list[int] | None = _listed(trace.max_tokens)
+        self._predicted: list[int] | None = _listed(trace.predicted_output_tokens)
         self._client = trace.client
 
-        self.lengths_only = trace.client is None and not (self._priority or self._max_tokens)
+        self.lengths_only = trace.client is None and not (
+            self._priority or self._max_tokens or self._predicted
+        )
 
     def __call__(self, row: int, arrival_ns: int) -> Sequence:
         """The request of this row, arriving at `arrival_ns`."""
@@ -67,6 +78,8 @@ class SequenceMaker:
             sequence.client = self._client[row]
         if self._max_tokens is not None:
             sequence.max_tokens = self._max_tokens[row] or None
+        if self._predicted is not None:
+            sequence.predicted_output_tokens = self._predicted[row] or None
         return sequence
 
 

@@ -7,6 +7,7 @@ what does not exist (no sample, no duration) is None, never 0 or NaN.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict
 
 import numpy as np
@@ -43,12 +44,14 @@ def summarize(
     slo: Slo | None = None,
     window: Window | Trim | None = None,
     service_weights: tuple[float, float] = (1.0, 2.0),
+    client_slo: Mapping[str, Slo] | None = None,
 ) -> dict[str, object]:
     """All metrics of a run or of a part of it, by field name; times in ms, rates per second.
 
     slo: limits for the goodput fields, which are None without any. window: a part of the run, or
     warm-up and cool-down to leave out; None is the whole run. service_weights: of a prompt and an
-    output token, for fairness between clients.
+    output token, for fairness between clients. client_slo: limits by which a client's own goodput
+    is judged, where they are not `slo`.
     Counts (`rows_in` ... `dropped_by_reason`) are of the whole run whatever the window;
     `window` has those of the requests that arrived in it.
 
@@ -72,7 +75,7 @@ def summarize(
         **occupancy(result, span),
         **prefix_hits(result, submitted),
         **preemptions(result, span, processed),
-        "fairness": fairness(result, span, limits, service_weights),
+        "fairness": fairness(result, span, limits, service_weights, client_slo or {}),
         "saturated": judged["saturated"],
         "saturation": judged,
     }

@@ -16,7 +16,8 @@ class Request:
     """One line of a trace.
 
     `output_tokens` is what the request will really produce; schedulers never see it. They may
-    see `max_tokens`, the limit its client declared, if there is one.
+    see `max_tokens`, the limit its client declared, and `predicted_output_tokens`, what somebody
+    else's predictor said, if there is one.
     `session` names a conversation; `parent` is the id of the turn before this one.
     `block_hashes` identify the prompt's prefix, one id per `hash_block_tokens` tokens.
 
@@ -31,6 +32,7 @@ class Request:
     priority: int = 0
     client: str | None = None
     max_tokens: int | None = None
+    predicted_output_tokens: int | None = None
     session: str | None = None
     parent: str | None = None
     block_hashes: tuple[int, ...] | None = None
@@ -56,7 +58,8 @@ class Sequence:
     Public, for schedulers: `row` (position in the trace), `arrival_ns`, `prompt_tokens`,
     `known_tokens` (prompt, plus outputs to recompute after a preemption), `computed_tokens`
     (in the KV cache; for a decoding sequence ask `DecodePool.context_of`), `priority`, `client`,
-    `max_tokens` (declared, may be None), `preemptions`.
+    `max_tokens` (declared, may be None), `predicted_output_tokens` (of a predictor, may be None),
+    `preemptions`.
     Everything with a leading underscore is the engine's, the true output length above all.
     """
 
@@ -87,6 +90,7 @@ class Sequence:
         "computed_tokens",
         "known_tokens",
         "max_tokens",
+        "predicted_output_tokens",
         "preemptions",
         "priority",
         "prompt_tokens",
@@ -118,6 +122,7 @@ class Sequence:
         self.priority = priority
         self.client = client
         self.max_tokens = max_tokens
+        self.predicted_output_tokens: int | None = None
         self.preemptions = 0
         self._output_tokens = output_tokens
         self._produced_tokens = 0

@@ -77,6 +77,9 @@ def simulate(
             "of blocks others use; preempt by recompute, or use a KVCache"
         )
     _check_never_fits(settings, scheduler)
+    bind_prices = getattr(scheduler, "bind_prices", None)
+    if bind_prices is not None:
+        bind_prices(getattr(cost_model, "uncounted", lambda: cost_model)())
     env = simpy.Environment()
     kv = kv_cache.prepared(trace, settings.pipeline_depth - 1)
     clock = EngineClock(env)

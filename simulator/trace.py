@@ -28,6 +28,7 @@ class Trace:
     source_row: int64, 0-based position in the source before sorting; None means unsorted = sorted.
     priority: int64, smaller is sooner. client, session, parent: one name per row (None: no name).
     max_tokens: int64, the declared output limit; 0 means none declared.
+    predicted_output_tokens: int64, a predictor's guess of output_tokens; 0 means none.
     think_ns: int64, for closed-loop users: pause between this user's last finish and this request.
     block_hashes: per row, ids of consecutive `hash_block_tokens`-token prefix blocks.
     prefix_group, prefix_tokens: the first prefix_tokens tokens are common to the group.
@@ -43,6 +44,7 @@ class Trace:
     priority: Ints | None = None
     client: tuple[str | None, ...] | None = None
     max_tokens: Ints | None = None
+    predicted_output_tokens: Ints | None = None
     think_ns: Ints | None = None
     session: tuple[str | None, ...] | None = None
     parent: tuple[str | None, ...] | None = None
@@ -107,6 +109,9 @@ class Trace:
             priority=ints("priority") if any(row.priority for row in rows) else None,
             client=optional("client"),
             max_tokens=ints("max_tokens") if optional("max_tokens") else None,
+            predicted_output_tokens=(
+                ints("predicted_output_tokens") if optional("predicted_output_tokens") else None
+            ),
             session=optional("session"),
             parent=optional("parent"),
             block_hashes=tuple(h or () for h in hashes) if hashes else None,
@@ -119,6 +124,8 @@ class Trace:
         """The rows as `Request` objects, in arrival order."""
         for row in range(len(self)):
             declared = int(self.max_tokens[row]) if self.max_tokens is not None else 0
+            guesses = self.predicted_output_tokens
+            guess = int(guesses[row]) if guesses is not None else 0
             yield Request(
                 id=self.id_of(row),
                 arrival_ns=int(self.arrival_ns[row]),
@@ -127,6 +134,7 @@ class Trace:
                 priority=int(self.priority[row]) if self.priority is not None else 0,
                 client=self.client[row] if self.client else None,
                 max_tokens=declared or None,
+                predicted_output_tokens=guess or None,
                 session=self.session[row] if self.session else None,
                 parent=self.parent[row] if self.parent else None,
                 block_hashes=self.block_hashes[row] if self.block_hashes else None,
@@ -162,6 +170,7 @@ COLUMNS = (
     "priority",
     "client",
     "max_tokens",
+    "predicted_output_tokens",
     "think_ns",
     "session",
     "parent",

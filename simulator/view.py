@@ -63,7 +63,8 @@ class Scheduler(Protocol):
     Optional attributes the engine honours: `step_token_limit` (int or None: a plan with more
     tokens is refused), `queue_key` (a function of a sequence: the order of the waiting queue,
     smallest first), `holds_slots_until_batch_end` (finished members keep seat and blocks until
-    everybody is done), `delivers_at_batch_end` (their tokens reach the client only then).
+    everybody is done), `delivers_at_batch_end` (their tokens reach the client only then),
+    `bind_prices` (a method that `simulate` calls before the run with the cost model).
     """
 
     def plan(self, view: EngineView) -> Plan:

@@ -24,7 +24,14 @@ from simulator import (
     StepShape,
     Trace,
 )
-from simulator.schedulers import VllmScheduler
+from simulator.schedulers import (
+    DynamicChunkScheduler,
+    EdfScheduler,
+    FairScheduler,
+    SglangScheduler,
+    SjfScheduler,
+    VllmScheduler,
+)
 from simulator.units import NS_PER_MS
 
 NewScheduler = Callable[[], Scheduler]
@@ -94,7 +101,10 @@ def cost_models() -> st.SearchStrategy[CostModel]:
 
 @st.composite
 def traces(draw: st.DrawFn, max_requests: int = 12, max_prompt: int = 40, max_output: int = 24):
-    """A short busy trace, arrivals on whole milliseconds, ties included, with think times."""
+    """A short busy trace, arrivals on whole milliseconds, ties included, with think times.
+
+    Clients, declared limits and predictions follow from the other columns, not from the outputs.
+    """
     ms = st.integers(0, 12).map(lambda gap: max(0, gap - 3))
     row = st.tuples(
         ms, st.integers(1, max_prompt), st.integers(1, max_output), ms, st.integers(0, 2)
@@ -106,6 +116,9 @@ def traces(draw: st.DrawFn, max_requests: int = 12, max_prompt: int = 40, max_ou
         output_tokens=rows[:, 2].copy(),
         think_ns=rows[:, 3] * NS_PER_MS,
         priority=rows[:, 4].copy(),
+        client=tuple((None, "a", "b")[number] for number in rows[:, 4].tolist()),
+        max_tokens=rows[:, 1] % 3 * 8,
+        predicted_output_tokens=rows[:, 1] % 7 + 1,
     )
 
 
@@ -151,12 +164,15 @@ def loads(draw: st.DrawFn, trace: Trace) -> dict[str, int]:
 
 
 @st.composite
-def _budgeted(draw: st.DrawFn, policy: type, chunks: bool) -> NewScheduler:
+def _budgeted(
+    draw: st.DrawFn, policy: type, chunks: bool, **further: st.SearchStrategy[object]
+) -> NewScheduler:
     seqs = draw(st.integers(1, 8))
     budget = draw(st.one_of(st.none(), st.integers(seqs, 40)))
+    own = {name: draw(strategy) for name, strategy in further.items()}
     if not chunks:
-        return partial(policy, budget, seqs)
-    return partial(policy, budget, seqs, draw(st.one_of(st.none(), st.integers(1, 20))))
+        return partial(policy, budget, seqs, **own)
+    return partial(policy, budget, seqs, draw(st.one_of(st.none(), st.integers(1, 20))), **own)
 
 
 SCHEDULER_STRATEGIES: dict[str, st.SearchStrategy[NewScheduler]] = {
@@ -183,6 +199,44 @@ SCHEDULER_STRATEGIES: dict[str, st.SearchStrategy[NewScheduler]] = {
             scheduler_reserve_full_isl=st.booleans(),
             policy=st.sampled_from(["fcfs", "priority"]),
         )
+    ),
+    "sglang": st.builds(
+        partial,
+        st.just(SglangScheduler),
+        st.one_of(st.none(), st.integers(1, 40)),
+        st.integers(1, 8),
+        max_prefill_tokens=st.integers(1, 60),
+        schedule_conservativeness=st.sampled_from([0.0, 0.3, 1.0, 2.0]),
+        enable_mixed_chunk=st.booleans(),
+    ),
+    "dynamic": st.integers(1, 8).flatmap(
+        lambda seqs: st.builds(
+            partial,
+            st.just(DynamicChunkScheduler),
+            st.integers(max(seqs, 5), 40),
+            st.just(seqs),
+            tpot_target_ms=st.sampled_from([1.0, 5.5, 6.0, 9.0, 40.0]),
+            min_prefill_tokens=st.integers(1, 5),
+        )
+    ),
+    "sjf": _budgeted(
+        SjfScheduler,
+        chunks=True,
+        predictor=st.sampled_from(["trace", "none", lambda sequence: -sequence.row]),
+        prompt_weight=st.sampled_from([0.0, 0.1, 1.0]),
+    ),
+    "fair": _budgeted(
+        FairScheduler,
+        chunks=True,
+        output_weight=st.sampled_from([0.3, 2.0]),
+        client_weights=st.sampled_from([1.0, "a:2.5+b:0.7"]),
+    ),
+    "edf": _budgeted(
+        EdfScheduler,
+        chunks=True,
+        ttft_ms=st.sampled_from([20.0, "a:5+b:200+*:50"]),
+        tpot_ms=st.sampled_from([0.5, 8.0, "a:2+b:100"]),
+        classes=st.sampled_from(["client", "priority"]),
     ),
 }
 """For every policy that ships, with any parameters it accepts."""

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from .pauses import PAUSES as PAUSES
     from .pauses import Pauses as Pauses
     from .pauses import parse_pauses as parse_pauses
+    from .predictions import PREDICTIONS as PREDICTIONS
+    from .predictions import predict_outputs as predict_outputs
     from .presets import PRESETS as PRESETS
     from .presets import Preset as Preset
     from .presets import preset as preset
@@ -50,6 +52,7 @@ _MODULES = {
     "synthetic": "ARRIVALS generate",
     "lengths": "LENGTHS Empirical Fixed Lengths LogNormal Uniform parse_lengths",
     "pauses": "PAUSES Pauses parse_pauses",
+    "predictions": "PREDICTIONS predict_outputs",
     "presets": "PRESETS Preset preset",
     "readers": "read_trace",
     "saved": "write_trace",

@@ -61,6 +61,7 @@ KINDS: dict[str, Kind] = {
     "prompt_tokens": Kind(0, 1, MAX_TOKENS),
     "output_tokens": Kind(0, 1, MAX_TOKENS),
     "max_tokens": Kind(0, 0, MAX_TOKENS),
+    "predicted_output_tokens": Kind(0, 0, MAX_TOKENS),
     "prefix_tokens": Kind(0, 0, MAX_TOKENS),
     "priority": Kind(0, -(2**62), 2**62),
     "source_row": Kind(0, 0, 2**62),

@@ -16,7 +16,9 @@ from .tables import BadRow, Rows
 Names = list[str | None]
 Values = Ints | Names | Hashes
 
-_ZERO_BY_DEFAULT = frozenset({"priority", "max_tokens", "think_ns", "prefix_tokens"})
+_ZERO_BY_DEFAULT = frozenset(
+    {"priority", "max_tokens", "predicted_output_tokens", "think_ns", "prefix_tokens"}
+)
 
 
 @dataclass(frozen=True, slots=True)

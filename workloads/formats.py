@@ -23,6 +23,7 @@ FIELDS: dict[str, str] = {
     "priority": "smaller is sooner; default 0",
     "client": "who sent it",
     "max_tokens": "declared output limit; 0 or empty means none",
+    "predicted_output_tokens": "output length that a predictor expects; 0 or empty means none",
     "think_ns": "pause after the parent's finish (closed loop: this user's last), nanoseconds",
     "session": "conversation it belongs to",
     "parent": "id of the turn before it: the prompt starts with that one's prompt and output",

@@ -10,7 +10,7 @@ import numpy as np
 from simulator.errors import WorkloadError
 from simulator.trace import Trace
 
-_NUMBERS = ("priority", "max_tokens", "think_ns", "prefix_tokens")
+_NUMBERS = ("priority", "max_tokens", "predicted_output_tokens", "think_ns", "prefix_tokens")
 _NAMES = ("session", "parent", "prefix_group")
 
 

@@ -7,6 +7,11 @@ from simulator.view import Scheduler
 from .alternating import AlternatingScheduler
 from .chunked import ChunkedPrefillScheduler
 from .continuous import ContinuousScheduler
+from .dynamic import DynamicChunkScheduler
+from .edf import EdfScheduler
+from .fair import FairScheduler
+from .sglang import SglangScheduler
+from .sjf import SjfScheduler
 from .static import StaticScheduler
 from .vllm import VllmScheduler
 
@@ -16,6 +21,11 @@ SCHEDULERS: dict[str, type[Scheduler]] = {
     "chunked": ChunkedPrefillScheduler,
     "alternating": AlternatingScheduler,
     "vllm": VllmScheduler,
+    "sglang": SglangScheduler,
+    "dynamic": DynamicChunkScheduler,
+    "sjf": SjfScheduler,
+    "fair": FairScheduler,
+    "edf": EdfScheduler,
 }
 """Name -> class. A policy's parameters are its constructor's."""
 
@@ -24,7 +34,12 @@ __all__ = [
     "AlternatingScheduler",
     "ChunkedPrefillScheduler",
     "ContinuousScheduler",
+    "DynamicChunkScheduler",
+    "EdfScheduler",
+    "FairScheduler",
     "Scheduler",
+    "SglangScheduler",
+    "SjfScheduler",
     "StaticScheduler",
     "VllmScheduler",
 ]

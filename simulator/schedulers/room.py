@@ -160,14 +160,17 @@ def _walk_decodes(view: EngineView, room: Room) -> tuple[Sequence, ...]:
     return tuple(served)
 
 
-def continue_prompts(view: EngineView, room: Room, chunk_size: int) -> Chunks:
-    """The next chunk of every admitted prompt, oldest first.
+def continue_prompts(
+    view: EngineView, room: Room, chunk_size: int, order: Iterable[Sequence] | None = None
+) -> Chunks:
+    """The next chunk of every admitted prompt, oldest first or in the order given.
 
-    A chunk without free blocks evicts the newest prompt behind it; without one it sits out until
+    A chunk without free blocks evicts the last prompt behind it; without one it sits out until
     a decode ends.
     """
     chunks: list[tuple[Sequence, int]] = []
-    standing = [s for s in view.prefilling if s not in room.evicted]
+    prompts = view.prefilling if order is None else order
+    standing = [s for s in prompts if s not in room.evicted]
     for sequence in tuple(standing):
         if room.tokens == 0 or sequence in room.evicted:
             break
@@ -184,8 +187,17 @@ def continue_prompts(view: EngineView, room: Room, chunk_size: int) -> Chunks:
     return tuple(chunks)
 
 
-def admit_prompts(view: EngineView, room: Room, chunk_size: int, *, whole: bool = False) -> Chunks:
+def admit_prompts(
+    view: EngineView,
+    room: Room,
+    chunk_size: int,
+    *,
+    whole: bool = False,
+    order: Iterable[Sequence] | None = None,
+) -> Chunks:
     """First chunks of waiting prompts, strictly in queue order, while there is room.
+
+    order: those who wait in another order; one who does not fit blocks all behind.
 
     A prompt is admitted only if blocks for all its known tokens are free beyond what admitted
     prompts still need and beyond the watermark (not applied to an empty engine), as vLLM does
@@ -202,7 +214,7 @@ def admit_prompts(view: EngineView, room: Room, chunk_size: int, *, whole: bool 
     chunks: list[tuple[Sequence, int]] = []
     size, seats, left = kv.block_size, room.seats, room.tokens
     watermark = kv.watermark_blocks if view.running else 0
-    for sequence in view.waiting:
+    for sequence in view.waiting if order is None else order:
         if kv.caches_prefixes:
             tokens = sequence.known_tokens - kv.cached_tokens(sequence)
             need = kv.blocks_to_admit(sequence, sequence.known_tokens)
@@ -231,14 +243,19 @@ def admit_prompts(view: EngineView, room: Room, chunk_size: int, *, whole: bool 
 
 
 def admissions(
-    view: EngineView, room: Room, chunk_size: int, *, whole: bool = False
+    view: EngineView,
+    room: Room,
+    chunk_size: int,
+    *,
+    whole: bool = False,
+    order: Iterable[Sequence] | None = None,
 ) -> tuple[Chunks, bool]:
     """(first chunks of waiting prompts, whether to ask again in this step): `Plan`'s `more`.
 
     With prefix caching prompts are admitted one by one, after everything else of the step is
     applied, because each adds to the cache and takes from it.
     """
-    chunks = admit_prompts(view, room, chunk_size, whole=whole)
+    chunks = admit_prompts(view, room, chunk_size, whole=whole, order=order)
     if not view.kv.caches_prefixes:
         return chunks, False
     if view.planned_tokens is None:

@@ -57,7 +57,10 @@ def test_load_that_is_served_is_not_flagged() -> None:
 def test_every_request_is_in_one_state_and_the_areas_agree(
     policy: str, blocks: int, stop_ms: int | None
 ) -> None:
-    """With and without preemptions (60 blocks make them), stopped and drained."""
+    """With and without preemptions, stopped and drained.
+
+    60 blocks make them, except where memory for what may still be generated is kept free (sglang).
+    """
     rng = np.random.default_rng(17)
     trace = Trace(
         arrival_ns=np.sort(rng.integers(0, 3000, 150)) * NS_PER_MS,
@@ -71,7 +74,7 @@ def test_every_request_is_in_one_state_and_the_areas_agree(
     summary = summarize(result)
 
     check_identities(result)
-    assert (result.requests.preemptions.sum() > 0) == (blocks == 60)
+    assert (result.requests.preemptions.sum() > 0) == (blocks == 60 and policy != "sglang")
     states = ("finished", "rejected", "unfinished", "not_arrived")
     assert sum(summary[state] for state in states) == summary["rows_in"] == 150
     assert (summary["not_arrived"] > 0) == (stop_ms is not None)

@@ -8,8 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodels import ExtrapolationWarning, Operator, OperatorGrids, OperatorsCostModel
+from simulator import KVCache, simulate
 from simulator.errors import ConfigError, OutsideTableError
 from simulator.plan import StepShape
+from simulator.schedulers import DynamicChunkScheduler
+from workloads import generate
 
 U20 = OperatorGrids(
     attention=(
@@ -432,3 +435,17 @@ def test_in_a_padded_cache_every_decode_costs_what_the_longest_costs():
     assert ms(padded, mixed) == 9.5
     with pytest.raises(ConfigError, match="decode_attention is 'flat': must be paged or padded"):
         OperatorsCostModel(grids, layers=1, decode_attention="flat")
+
+
+def test_a_policy_that_only_asks_for_prices_is_not_counted() -> None:
+    """`dynamic` probes large chunks, beyond the table; only the steps that ran are reported."""
+    model = OperatorsCostModel(U20, layers=1)
+    trace = generate(requests=12, rate=200, prompt="fixed:60", output="fixed:30", seed=1)
+    policy = DynamicChunkScheduler(64, 8, tpot_target_ms=5, min_prefill_tokens=1)
+
+    with pytest.warns(ExtrapolationWarning):
+        result = simulate(trace, policy, model, KVCache(1000))
+
+    report = model.extrapolation_report(len(result.steps))
+    assert 0 < report["outside_steps"] <= len(result.steps)
+    assert model.uncounted().step_ns(decode(8)) == model.step_ns(decode(8))

@@ -202,3 +202,35 @@ def test_a_policy_of_ones_own_names_its_defaults(tmp_path: Path) -> None:
     policy = build_policy(RunConfig(scheduler=f"{path}:Eager", scheduler_args="policy=lifo"))
     assert (policy.async_scheduling, policy.prefix_caching) == (True, False)
     assert policy.parameters == {"policy": "lifo"}
+
+
+def test_an_engine_s_own_names_reach_its_policy() -> None:
+    """SGLang says max_running_requests; what it does not take is noted, what it does is not."""
+    policy = build_policy(
+        load_config(
+            None,
+            {
+                "scheduler": "sglang",
+                "max_running_requests": "32",
+                "chunked_prefill_size": "4096",
+                "schedule_conservativeness": "0.3",
+                "chunk_size": "256",
+            },
+        )
+    )
+    assert policy.parameters == {
+        "chunked_prefill_size": 4096,
+        "max_running_requests": 32,
+        "max_prefill_tokens": 16384,
+        "schedule_conservativeness": 0.3,
+        "enable_mixed_chunk": False,
+    }
+    assert policy.notes == ("chunk_size 256 is not used by sglang",)
+    assert (policy.async_scheduling, policy.prefix_caching) == (True, True)
+
+
+def test_limits_by_class_are_an_argument() -> None:
+    asked = {"ttft_ms": "chat:500+documents:6000"}
+    policy = build_policy(RunConfig(scheduler="edf", scheduler_args=asked))
+
+    assert policy.scheduler._ttft_ms == {"*": 1000.0, "chat": 500.0, "documents": 6000.0}

@@ -9,7 +9,7 @@ import pytest
 
 from costmodels import CostTable, OperatorGrids, save_table
 from experiments.cli.report import warnings
-from experiments.config import RunConfig
+from experiments.config import RunConfig, load_config
 from experiments.run import prepare, run_config, write_run
 from experiments.workload import build_workload
 
@@ -101,3 +101,22 @@ def test_a_request_that_never_fits_may_block_the_queue_as_in_vllm(tmp_path: Path
     assert (rejected["finished"], rejected["rejected"]) == (2, 1)
     waiting = run_config(config.model_copy(update={"never_fits": "wait"})).summary
     assert (waiting["finished"], waiting["rejected"], waiting["unfinished"]) == (1, 0, 2)
+
+
+def test_limits_of_one_client_judge_that_client() -> None:
+    asked = {"workload": "bundled", "head": 60, "client_slo": "documents.ttft=1ms"}
+    clients = run_config(load_config(None, asked)).summary["fairness"]["clients"]
+
+    assert [each["slo"] for each in clients] == [
+        {"ttft_ms": 1000.0, "tpot_ms": 50.0},
+        {"ttft_ms": 1.0},
+    ]
+    assert clients[1]["goodput_fraction"] == 0
+
+
+def test_predictions_are_made_from_the_seed_and_stated() -> None:
+    config = RunConfig(workload="bundled", head=60, predict_outputs="lognormal:0.5", seed=4)
+
+    notes = run_config(config).summary["provenance"]["workload"]["notes"]
+
+    assert notes[-1].startswith("output lengths predicted: lognormal:0.5, seed=4; off by")

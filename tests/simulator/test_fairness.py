@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodels import ConstantCostModel
-from simulator import ChunkedPrefillScheduler, KVCache, Trace, simulate
+from simulator import ChunkedPrefillScheduler, ConfigError, KVCache, Trace, simulate
 from simulator.fairness import jain
 from simulator.metrics import summarize
 from simulator.result import Result
@@ -18,6 +18,7 @@ from simulator.service import ServiceCurves
 from simulator.timings import Slo
 from simulator.window import Window
 from tests.simulator.results import Asked, Evicted, Step, result_of
+from tests.timeline import asked
 
 MS = 1_000_000
 
@@ -185,3 +186,18 @@ def test_gap_equals_the_one_found_by_trying_every_interval(order: str) -> None:
         if all(waits[f][start:end]) and all(waits[g][start:end])
     ]
     assert seen == (max(gaps) if gaps else None)
+
+
+def test_a_client_with_limits_of_its_own_is_judged_by_these() -> None:
+    """TTFT 10 each (a), 20 (b): both within 25, b not within its own 15."""
+    trace = asked((0, 8, 1), (0, 8, 1), client=("a", "b"))
+    result = simulate(trace, ChunkedPrefillScheduler(8, 1), ConstantCostModel(10, 2), KVCache(64))
+
+    told = summarize(result, slo=Slo(ttft_ms=25), client_slo={"b": Slo(ttft_ms=15)})
+
+    a, b = told["fairness"]["clients"]
+    assert (a["slo"], a["goodput_fraction"]) == ({"ttft_ms": 25}, 1)
+    assert (b["slo"], b["goodput_fraction"]) == ({"ttft_ms": 15}, 0)
+    assert told["goodput_fraction"] == 1
+    with pytest.raises(ConfigError, match="client_slo names 'c', which sends nothing"):
+        summarize(result, client_slo={"c": Slo(ttft_ms=15)})

@@ -41,7 +41,7 @@ class Spy:
     def __init__(self, policy: Scheduler) -> None:
         self._policy = policy
         self.seen: list[tuple[int, str]] = []
-        for name in ("step_token_limit", "queue_key", "holds_slots_until_batch_end"):
+        for name in ("step_token_limit", "queue_key", "holds_slots_until_batch_end", "bind_prices"):
             if hasattr(policy, name):
                 setattr(self, name, getattr(policy, name))
 
@@ -103,6 +103,7 @@ def test_sequence_shows_no_public_trace_of_its_true_output_length() -> None:
         "priority": 0,
         "client": None,
         "max_tokens": None,
+        "predicted_output_tokens": None,
         "preemptions": 0,
     }
 

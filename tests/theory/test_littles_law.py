@@ -21,7 +21,7 @@ class Census:
     def __init__(self, policy: Scheduler) -> None:
         self._policy = policy
         self.count: dict[int, int] = {}
-        for name in ("step_token_limit", "queue_key", "holds_slots_until_batch_end"):
+        for name in ("step_token_limit", "queue_key", "holds_slots_until_batch_end", "bind_prices"):
             if hasattr(policy, name):
                 setattr(self, name, getattr(policy, name))
 
