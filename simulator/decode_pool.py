@@ -98,7 +98,7 @@ class DecodePool:
         if stop <= size:
             part = sum(phases[start:stop])
         else:
-            part = sum(phases[start:]) + sum(phases[: stop - size])
+            part = self.size - sum(phases[stop - size : start])
         return cycles * self.size + part
 
     def steps_ahead(self, free_blocks: int, limit: int) -> int:

@@ -96,9 +96,9 @@ class OpenFeed:
     def pull(self, now_ns: int) -> list[Sequence]:
         """The requests that have arrived by now."""
         arrived: list[Sequence] = []
-        arrivals, row = self._arrivals, self._row
+        arrivals, row, make = self._arrivals, self._row, self._make
         while row < len(arrivals) and arrivals[row] <= now_ns:
-            arrived.append(self._make(row, arrivals[row]))
+            arrived.append(make(row, arrivals[row]))
             row += 1
         self._row = row
         self.next_ns = arrivals[row] if row < len(arrivals) else None

@@ -15,7 +15,7 @@ from .feed import ArrivalFeed, OpenFeed
 from .leap import BITS, price, refuse_price, steps_until, steps_within
 from .lifecycle import Chunks, Lifecycle
 from .options import EngineOptions
-from .plan import ALL, ONE_STEP, UNTIL_FINISH, WHILE_ALONE, Plan, StepShape, make_tuple
+from .plan import ALL, ONE_STEP, UNTIL_FINISH, WHILE_ALONE, Holds, Plan, StepShape, make_tuple
 from .promise import Promise
 from .request import Sequence
 from .schedulers import SCHEDULERS
@@ -82,7 +82,7 @@ class Launcher:
         view.now_ns = now_ns
         start_ns = now_ns if now_ns > self._busy_until_ns else self._busy_until_ns
         plan = self._scheduler.plan(view)
-        decode, prefill, preempt, more = plan.decode, plan.prefill, plan.preempt, plan.more
+        decode, prefill, preempt, holds, _, wake_ns, _, _, more = plan
         if self._checks:
             check_plan(plan, view, self._token_limit)
             if self._promise is not None:
@@ -98,8 +98,8 @@ class Launcher:
         if prefill or more:
             return self._mixed_step(plan, start_ns, seqs)
         if seqs:
-            return self._leap(plan, start_ns, seqs)
-        self.wake_ns = now_ns if preempt else self._later(plan.wake_ns)
+            return self._leap(plan, start_ns, seqs, holds)
+        self.wake_ns = now_ns if preempt else self._later(wake_ns)
         return None
 
     def _later(self, wake_ns: int | None) -> int | None:
@@ -159,13 +159,16 @@ class Launcher:
         gone, cost = self._evicted, duration_ns << BITS
         log = (start_ns, 1, tokens, prompts, seqs, idle, context, held, seats, gone, ended, cost, 0)
         self._entries.add(entry(*log))
-        self._started(plan, end_ns)
+        self._busy_until_ns = end_ns
+        self._evicted = 0
+        self._view.previous = plan
+        pool.resting = pool.resting_now
         return start_ns, end_ns, completed, finishing
 
-    def _leap(self, plan: Plan, start_ns: int, seqs: int) -> Flight | None:
+    def _leap(self, plan: Plan, start_ns: int, seqs: int, holds: Holds) -> Flight | None:
         """Nothing but decodes, for as many steps as the plan holds."""
         flight = self._decode_steps(plan, start_ns, seqs, self._pipe)
-        if plan.holds is not WHILE_ALONE or not self._runs_on:
+        if holds is not WHILE_ALONE or not self._runs_on:
             return flight
         due_ns, sync = self._feed.next_ns, self._depth == 1
         while flight is not None and flight[3] and self._pool.size:
@@ -214,11 +217,13 @@ class Launcher:
             longest = pool.longest_context() if self._needs_longest else 0
         shape: StepShape = make_tuple(StepShape, ((), priced_seqs, context, longest))
         steps, cut_ns = 1, None
-        holds = plan.holds is not ONE_STEP and self._longest_leap > 1
-        holds = holds and self._paid_blocks == self._life.moved_blocks
-        if holds and not (before and self._finish_in_flight(plan)):
+        holds = plan.holds
+        stays = holds is not ONE_STEP and self._longest_leap > 1
+        if stays and self._paid_blocks != self._life.moved_blocks:
+            stays = False
+        if stays and not (before and self._finish_in_flight(plan)):
             steps = pool.steps_ahead(kv.free_blocks, self._longest_leap)
-            if steps > 1 and plan.holds is not UNTIL_FINISH:
+            if steps > 1 and holds is not UNTIL_FINISH:
                 due_ns = self._feed.next_ns
                 if due_ns is not None:
                     cut_ns = due_ns - start_ns
@@ -255,7 +260,10 @@ class Launcher:
             self._entries.add(entry(*log))
         finishing = pool.advance(steps)
         end_ns = start_ns + total_ns
-        self._started(plan, end_ns)
+        self._busy_until_ns = end_ns
+        self._evicted = 0
+        self._view.previous = plan
+        pool.resting = pool.resting_now
         return end_ns - last_ns, end_ns, [], finishing
 
     def _log_leaving(
@@ -275,12 +283,6 @@ class Launcher:
         start_ns += first >> BITS
         first += slope
         self._entries.add(entry(start_ns, steps - 1, 0, 0, *later, 0, 0, first, slope))
-
-    def _started(self, plan: Plan, end_ns: int) -> None:
-        self._busy_until_ns = end_ns
-        self._evicted = 0
-        self._view.previous = plan
-        self._pool.resting = self._pool.resting_now
 
     def _transfer_ns(self) -> int:
         """Moving blocks to host memory and back holds up the step that needs it."""
