@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import NoReturn
 
 from .errors import CalibrationError
-from .options import FLAGS, FROM_STEPS_HELP, OUTPUT_HELP, run_calibration, run_from_steps
+from .options import (
+    FLAGS,
+    FROM_REQUESTS_HELP,
+    FROM_STEPS_HELP,
+    OUTPUT_HELP,
+    run_calibration,
+    run_from_requests,
+    run_from_steps,
+)
 
 EVERY_S = 5.0
 
@@ -26,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given, more = _parser().parse_known_args(arguments)
         if given.from_steps:
             return run_from_steps(given.from_steps, vars(given), given.output, more)
+        if given.from_requests:
+            return run_from_requests(given.from_requests, vars(given), given.output, more)
         if more:
             raise CalibrationError(f"no option {more[0]}; see python -m calibration --help")
         outcome = run_calibration(vars(given), given.output, _lines(quiet=given.quiet))
@@ -52,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
                 f"--{flag.name}", type=flag.kind, metavar=flag.metavar, help=flag.help
             )
     parser.add_argument("--from-steps", metavar="LOG.CSV", help=FROM_STEPS_HELP)
+    parser.add_argument("--from-requests", action="append", metavar="LOG", help=FROM_REQUESTS_HELP)
     parser.add_argument(
         *("-o", "--output"), type=Path, required=True, metavar="TABLE", help=OUTPUT_HELP
     )

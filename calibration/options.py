@@ -65,6 +65,10 @@ FROM_STEPS_HELP = (
     "Fit a log of real engine steps instead of measuring; takes the flags of "
     "python -m calibration.from_steps."
 )
+FROM_REQUESTS_HELP = (
+    "Fit a log of request times (TTFT, E2E) by simulating it; repeatable, the last of several logs "
+    "is held out; takes the flags of python -m calibration.from_requests."
+)
 OUTPUT_HELP = "The cost table to write."
 PASSED_ON = ("model", "device", "dtype", "name", "seed")
 """Flags that `--from-steps` takes too."""
@@ -137,3 +141,16 @@ def run_from_steps(log: str, given: Given, output: Path, more: Sequence[str]) ->
         for word in (f"--{key}", str(given[key]))
     ]
     return main([log, "-o", str(output), *passed, *more])
+
+
+def run_from_requests(logs: Sequence[str], given: Given, output: Path, more: Sequence[str]) -> int:
+    """Fit logs of request times; the exit status. `more`: flags of `calibration.from_requests`."""
+    from .from_requests import main
+
+    passed = [
+        word
+        for flag in FLAGS
+        if flag.kind is not bool and given.get(flag.key) is not None
+        for word in (f"--{flag.name}", str(given[flag.key]))
+    ]
+    return main([*logs, "-o", str(output), *passed, *more])

@@ -38,6 +38,8 @@ class StepsParameters:
         longest_context_sequences_per_wave: multiprocessors / KV heads per GPU.
     decode_attention: `sum` of these two, or `max`: reading all contexts keeps the memory busy, or
         the block that reads the longest one is still at it, whichever takes longer.
+    compute_tile_tokens: rows of a matrix kernel's tile; a step with prompts fills whole ones.
+    boost_saving_ms, boost_recovery_ms: of a step with prompts after a pause; see `BoostClock`.
     """
 
     step_ms: float
@@ -56,6 +58,9 @@ class StepsParameters:
     longest_context_ms_per_token: float = 0.0
     longest_context_full_at_sequences: int = 1
     longest_context_sequences_per_wave: float = 0.0
+    compute_tile_tokens: int = 1
+    boost_saving_ms: float = 0.0
+    boost_recovery_ms: float = 0.0
     decode_attention: str = "sum"
 
     @classmethod
@@ -94,7 +99,9 @@ Given = float | str | Sequence[float]
 """What a parameter may be before it is checked."""
 
 LISTS = ("decode_batch_sizes", "decode_batch_ms")
-COUNTS = ("captured_tokens", "longest_context_full_at_sequences")
+COUNTS = ("captured_tokens", "longest_context_full_at_sequences", "compute_tile_tokens")
+MAX_TILE = 1024
+"""Rows of the largest tile a matrix kernel may have."""
 
 
 def _number(name: str, value: object) -> float:
@@ -130,6 +137,9 @@ def _check(step_ms: float, counts: Mapping[str, int], single: Mapping[str, float
         raise ConfigError(
             f"longest_context_full_at_sequences is {full_at}: must be 1 to {MAX_FULL_AT}"
         )
+    tile = counts.get("compute_tile_tokens", 1)
+    if not 1 <= tile <= MAX_TILE:
+        raise ConfigError(f"compute_tile_tokens is {tile}: must be 1 to {MAX_TILE}")
     wave = single.get("longest_context_sequences_per_wave", 0.0)
     if wave and (full_at > 1 or not 1 <= wave <= MAX_WAVE):
         raise ConfigError(

@@ -53,6 +53,9 @@ PARAMETERS: Mapping[str, Mapping[str, type]] = {
         "longest_context_ms_per_token": float,
         "longest_context_full_at_sequences": int,
         "longest_context_sequences_per_wave": float,
+        "compute_tile_tokens": int,
+        "boost_saving_ms": float,
+        "boost_recovery_ms": float,
         "decode_attention": str,
     },
     "operators": {

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from costmodels import DEFAULT_COST_MODEL, ExtrapolationWarning, LoadedCostModel
-from simulator import simulate
+from simulator import ClientDelay, simulate
 from simulator.errors import ConfigError, RunwayError
 from simulator.metrics import summarize
 from simulator.result import Result
 from simulator.tables import preemption_table, request_table, step_table, token_table
 from simulator.timings import Slo
 from simulator.trace import Trace
-from simulator.units import ns_to_ms, seconds_to_ns
+from simulator.units import ms_to_ns, ns_to_ms, seconds_to_ns
 from simulator.window import Trim
 
 from .config import RunConfig
@@ -151,6 +151,7 @@ def _simulate(parts: Parts, progress: Callable[[int, int], None] | None) -> Resu
             max_model_len=parts.memory.max_model_len,
             stop_ns=None if config.stop_time_s is None else seconds_to_ns(config.stop_time_s),
             async_scheduling=parts.policy.async_scheduling,
+            client_delay=_client_delay(config),
             never_fits=config.never_fits,
             swap_ns_per_block=parts.memory.swap_ns_per_block,
             progress=None if progress is None else lambda done: progress(done, rows),
@@ -163,6 +164,14 @@ def _simulate(parts: Parts, progress: Callable[[int, int], None] | None) -> Resu
         raise ConfigError(
             f"scheduler {config.scheduler}: {blame(error, parts.policy.path)}"
         ) from error
+
+
+def _client_delay(config: RunConfig) -> ClientDelay:
+    return ClientDelay(
+        request_ns=ms_to_ns(config.client_delay_in_ms),
+        prompt_token_ns=ms_to_ns(config.tokenize_us_per_token / 1000),
+        response_ns=ms_to_ns(config.client_delay_out_ms),
+    )
 
 
 def _summary(parts: Parts, result: Result) -> dict[str, Any]:  # Any: JSON values

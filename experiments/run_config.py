@@ -92,6 +92,15 @@ class RunConfig(BaseModel):
     max_concurrency: v.Count | None = workload_option(
         None, "Hold arrivals back while this many requests are in the system.", metavar="N"
     )
+    client_delay_in_ms: v.NotNegative = workload_option(
+        0.0, "HTTP and front end, from a client's send to the engine's queue.", metavar="MS"
+    )
+    tokenize_us_per_token: v.NotNegative = workload_option(
+        0.0, "The same, for each prompt token.", metavar="US"
+    )
+    client_delay_out_ms: v.NotNegative = workload_option(
+        0.0, "From the end of a step to the client reading its token.", metavar="MS"
+    )
 
     rate_scale: v.Positive | None = transform_option(
         None, "Multiply the arrival rate.", metavar="FACTOR"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .client_delay import ClientDelay
 from .cost_model import CostModel
 from .errors import (
     BrokenPromiseError,
@@ -39,6 +40,7 @@ __all__ = [
     "AlternatingScheduler",
     "BrokenPromiseError",
     "ChunkedPrefillScheduler",
+    "ClientDelay",
     "ConfigError",
     "ContinuousScheduler",
     "CostModel",

@@ -23,6 +23,9 @@ class CostModel(Protocol):
     `(first + k * slope) >> 16`; a leap is then summed in closed form, without an array. None: not
     for this shape. A model that keeps count of what it prices may have `uncounted()`, which gives
     the same prices to a policy that only asks.
+
+    A model may have `pause_saving_ns(shape, pause_ns)`: nanoseconds, below the price, that a step
+    with prompts saves if the last such step ended `pause_ns` before it starts (GPU boost clocks).
     """
 
     needs_longest_context: bool

@@ -180,14 +180,16 @@ def check_closed_loop(result: Result, users: int) -> None:
     Every request after the first N follows the end of an earlier one by its think time, in the
     order of those ends.
     """
-    log, rows = result.requests, len(result.trace)
+    log, rows, delay = result.requests, len(result.trace), result.client_delay
     arrived = log.state != State.NOT_ARRIVED
     ends_ns = np.where(log.state == State.REJECTED, log.arrival_ns, log.finish_ns)
+    ends_ns = np.where(ends_ns == NOT_YET, ends_ns, ends_ns + delay.response_ns)
     ended = np.sort(ends_ns[arrived & (ends_ns != NOT_YET)])
     think_ns = np.zeros(rows, dtype=np.int64)
     if result.trace.think_ns is not None:
         think_ns[users:] = result.trace.think_ns[users:]
-    since_ns = log.arrival_ns - think_ns
+    sent_ns = log.arrival_ns - delay.inbound(result.trace.prompt_tokens)
+    since_ns = sent_ns - think_ns
     followed = arrived[users:][: len(ended)]
     due = ended[: len(followed)]
     follows = ~followed | (since_ns[users : users + len(followed)] == due)
@@ -196,7 +198,7 @@ def check_closed_loop(result: Result, users: int) -> None:
     alone = np.append(np.flatnonzero(~followed), len(followed))[0]
     until_ns = int(ended[alone]) if alone < len(ended) else result.end_ns
     first = arrived[:users]
-    since_all_ns = int(log.arrival_ns[:users].max()) if bool(first.all()) and rows else until_ns
+    since_all_ns = int(sent_ns[:users].max()) if bool(first.all()) and rows else until_ns
     if rows >= users and until_ns > since_all_ns:
         present = Stays.of(since_ns[arrived], or_end(ends_ns[arrived], result))
         area_ns = present.area_ns(since_all_ns, until_ns)

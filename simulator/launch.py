@@ -26,6 +26,9 @@ from .view import EngineView, Scheduler
 SHIPPED = frozenset(SCHEDULERS.values())
 
 
+LONG_AGO_NS = 1 << 62
+"""Before the run: no step with prompts has ended yet."""
+
 Flight = tuple[int, int, list[Sequence], list[Sequence]]
 """A launched plan: when its last step starts, when it ends, and what that end delivers: the prompts
 it completes and who gets the last token.
@@ -65,6 +68,8 @@ class Launcher:
         self._cost_model = cost_model
         self._step_ns = cost_model.step_ns
         self._line = getattr(cost_model, "line", None)
+        self._pause_saving = getattr(cost_model, "pause_saving_ns", None)
+        self._prompts_end_ns = -LONG_AGO_NS
         self._needs_longest = cost_model.needs_longest_context
         self._longest_leap = options.longest_leap
         self._stop_ns, self._depth = options.stop_ns, options.pipeline_depth
@@ -138,6 +143,8 @@ class Launcher:
             finishing = pool.advance(1)
         shape: StepShape = make_tuple(StepShape, (tuple(chunks), priced_seqs, context, longest))
         duration_ns = self._step_ns(shape)
+        if chunks and self._pause_saving is not None:
+            duration_ns -= self._pause_saving(shape, start_ns - self._prompts_end_ns)
         if duration_ns <= 0:
             refuse_price(self._cost_model, shape, duration_ns)
         if self._paid_blocks != life.moved_blocks:
@@ -154,6 +161,8 @@ class Launcher:
         held = kv.blocks - kv.free_blocks
         if completed:
             life.end_prompts(completed, self._entries.count, finishing)
+        if chunks:
+            self._prompts_end_ns = end_ns
         idle, seats = priced_seqs - seqs, len(self._view.running)
         prompts, ended = len(chunks), len(completed)
         gone, cost = self._evicted, duration_ns << BITS

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from .client_delay import NO_DELAY, ClientDelay
 from .notebook import latency_html
 from .statistics import describe, describe_weighted
 from .trace import Trace
@@ -195,6 +196,8 @@ class Result:
     kv_blocks: usable blocks of the cache; block_size: tokens a block.
     events: SimPy events processed; wall_s: seconds the event loop alone took (not deterministic).
     swapped_blocks: blocks moved to host memory and back by preemptions.
+    client_delay: between the clients and the engine; every column of this result is on the engine's
+        clock, TTFT and E2E (`timings`) on the clients'.
     pieces, pool_ends: every output as pieces, for `token_times` (absent in hand-made results).
     """
 
@@ -213,6 +216,7 @@ class Result:
     pieces: Pieces | None = None
     pool_ends: Ints | None = None
     swapped_blocks: int = 0
+    client_delay: ClientDelay = NO_DELAY
 
     def token_times_ns(self, row: int) -> list[int]:
         """When each token of one request left the device, ns, in order."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import simpy
 
+from .client_delay import NO_DELAY, ClientDelay, DelayedFeed
 from .clock import EngineClock
 from .cost_model import CostModel
 from .engine import Engine
@@ -33,6 +34,7 @@ def simulate(
     max_concurrency: int | None = None,
     sessions: bool | None = None,
     async_scheduling: bool | None = None,
+    client_delay: ClientDelay = NO_DELAY,
     **options: Any,  # Any: the fields of EngineOptions, which checks their names
 ) -> Result:
     """Serve the requests and report what happened.
@@ -46,6 +48,8 @@ def simulate(
         whether or not the turn before it has been answered.
     async_scheduling: plan a step while the one before it runs, as vLLM does. None: as the
         scheduler's `default_async_scheduling` says (`vllm`: yes), else no.
+    client_delay: HTTP, tokenizer and stream between the clients and the engine; TTFT and E2E are
+        then on the clients' clock, and a client waits so much longer before it sends again.
     options: `leap`, `slow_path`, `check_promises`, `max_model_len`, `never_fits`, `stop_ns`,
         `swap_ns_per_block`, `progress` of `EngineOptions`.
 
@@ -68,6 +72,8 @@ def simulate(
     if not len(trace):
         raise WorkloadError("no requests: the workload is empty")
     feed = _feed(trace, users, max_concurrency, sessions)
+    if client_delay:
+        feed = DelayedFeed(feed, client_delay)
     if async_scheduling is None:
         async_scheduling = bool(getattr(scheduler, "default_async_scheduling", False))
     settings = EngineOptions(pipeline_depth=2 if async_scheduling else 1, **options)
@@ -106,6 +112,7 @@ def simulate(
         pieces=outcome.pieces,
         pool_ends=outcome.pool_ends,
         swapped_blocks=engine.life.moved_blocks,
+        client_delay=client_delay,
     )
 
 

@@ -22,13 +22,15 @@ Measure = Callable[[Result, Ints], Ints | Floats]
 
 
 def ttft_ns(result: Result, rows: Ints) -> Ints:
-    """Arrival to first token, queueing included."""
-    return result.requests.first_token_ns[rows] - result.requests.arrival_ns[rows]
+    """Arrival to first token, queueing included; from send to read if there is a client delay."""
+    log = result.requests
+    return log.first_token_ns[rows] - log.arrival_ns[rows] + _outside_ns(result, rows)
 
 
 def e2el_ns(result: Result, rows: Ints) -> Ints:
-    """Arrival to last token."""
-    return result.requests.finish_ns[rows] - result.requests.arrival_ns[rows]
+    """Arrival to last token; from send to read if there is a client delay."""
+    log = result.requests
+    return log.finish_ns[rows] - log.arrival_ns[rows] + _outside_ns(result, rows)
 
 
 def queue_ns(result: Result, rows: Ints) -> Ints:
@@ -38,7 +40,8 @@ def queue_ns(result: Result, rows: Ints) -> Ints:
 
 def dispatch_ns(result: Result, rows: Ints) -> Ints:
     """From when the load source wanted to send it to when it did: a client-side cap."""
-    return result.requests.arrival_ns[rows] - result.requests.scheduled_ns[rows]
+    sent_ns = result.requests.arrival_ns[rows] - _inbound_ns(result, rows)
+    return sent_ns - result.requests.scheduled_ns[rows]
 
 
 def prefill_ns(result: Result, rows: Ints) -> Ints:
@@ -47,9 +50,10 @@ def prefill_ns(result: Result, rows: Ints) -> Ints:
 
 
 def stalled_ns(result: Result, rows: Ints) -> Ints:
-    """Holding cache but in no step: what E2E leaves after queue, active and preempted time."""
+    """Holding cache but in no step: what is left of the time in the engine after queue, active
+    and preempted time."""
     log = result.requests
-    rest = e2el_ns(result, rows) - queue_ns(result, rows)
+    rest = log.finish_ns[rows] - log.first_start_ns[rows]
     return rest - log.active_ns[rows] - log.preempted_ns[rows]
 
 
@@ -63,6 +67,14 @@ def tpot_ms(result: Result, rows: Ints) -> Floats:
 def norm_latency_ms(result: Result, rows: Ints) -> Floats:
     """E2E / output tokens; never called TPOT, which leaves the first token out."""
     return e2el_ns(result, rows) / (result.requests.emitted_tokens[rows] * NS_PER_MS)
+
+
+def _inbound_ns(result: Result, rows: Ints) -> Ints:
+    return result.client_delay.inbound(result.trace.prompt_tokens[rows])
+
+
+def _outside_ns(result: Result, rows: Ints) -> Ints:
+    return _inbound_ns(result, rows) + result.client_delay.response_ns
 
 
 @dataclass(frozen=True, slots=True)

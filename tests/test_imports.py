@@ -20,8 +20,9 @@ MAY_IMPORT = {
     },
     "calibration": {
         *("costmodels.table", "simulator"),
-        # A fit of steps prices them as the cost model does, within what a datasheet allows.
+        # Fits price steps as the cost model does, within what a datasheet allows.
         *("costmodels.decode_batches", "costmodels.hardware", "costmodels.model_config"),
+        "costmodels.steps",
     },
     "experiments": {"simulator", "workloads", "costmodels"},
     # It fits prices to a part of each recording and tests them on the rest.
@@ -37,11 +38,11 @@ MAY_IMPORT = {
 """Package -> what it may import of the others; a name allows everything below it."""
 
 ORDER = (
-    *("units", "errors", "statistics", "notebook", "step_log", "request", "trace", "result"),
-    "request_log",
+    *("units", "errors", "statistics", "notebook", "step_log", "request", "trace", "feed"),
+    *("client_delay", "result", "request_log"),
     *("token_times", "leap_log", "kv_cache", "resume_cache", "prefix_keys", "block_store"),
     "prefix_cache",
-    *("queues", "decode_pool", "plan", "cost_model", "view", "schedulers", "feed", "leap"),
+    *("queues", "decode_pool", "plan", "cost_model", "view", "schedulers", "leap"),
     *("clock", "options"),
     *("lifecycle", "promise", "validation", "launch", "engine", "intervals", "window", "timings"),
     *("service", "occupancy", "rework", "saturation", "fairness", "outcome", "identities"),

@@ -9,9 +9,11 @@ import click
 
 from calibration.options import (
     FLAGS,
+    FROM_REQUESTS_HELP,
     FROM_STEPS_HELP,
     OUTPUT_HELP,
     run_calibration,
+    run_from_requests,
     run_from_steps,
 )
 
@@ -33,6 +35,7 @@ def _options() -> list[click.Parameter]:
     return [
         *options,
         click.Option(["--from-steps"], metavar="LOG.CSV", help=FROM_STEPS_HELP),
+        click.Option(["--from-requests"], metavar="LOG", multiple=True, help=FROM_REQUESTS_HELP),
         click.Option(
             ["-o", "--output"],
             type=click.Path(path_type=Path),
@@ -54,6 +57,7 @@ def _options() -> list[click.Parameter]:
 def command(
     *,
     from_steps: str | None,
+    from_requests: tuple[str, ...],
     output: Path,
     figure: Path | None,
     more: tuple[str, ...],
@@ -67,6 +71,11 @@ def command(
     """
     if from_steps is not None:
         code = run_from_steps(from_steps, given, output, more)
+        if figure is not None and not code:
+            _draw(output, figure)
+        sys.exit(code)
+    if from_requests:
+        code = run_from_requests(from_requests, given, output, more)
         if figure is not None and not code:
             _draw(output, figure)
         sys.exit(code)

@@ -15,6 +15,8 @@ from .style import INK, MARKERS, MUTED, OKABE_ITO, WIDTH_IN, house_style, save
 
 MOST_POINTS = 4000
 """A scatter of more is one blot: every k-th pair is drawn, the curves use all."""
+WIDEST_OF_THREE = 36
+"""Characters of a legend line of which three fit side by side."""
 
 
 def draw_validation(report: DatasetReport, folder: Path) -> list[Path]:
@@ -47,7 +49,9 @@ def _draw(report: DatasetReport, quantity: str, path: Path) -> Path:
     if loads:
         _error_by_load(axes[2], held)
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(3, len(held)), fontsize=9)
+    wide = max(map(len, labels)) > WIDEST_OF_THREE
+    columns = min(2 if wide else 3, len(held))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=9)
     figure.suptitle(
         f"{name}: simulated against measured, {report.dataset}", x=0.01, ha="left", weight="bold"
     )

@@ -18,6 +18,7 @@ DATASETS: dict[str, str] = {
     "aic_fpm": "<model>_tp<N>_ep<N>.steps.csv.gz with .requests.csv.gz (NVIDIA AIConfigurator)",
     "llmservingsim": "runs of LLMServingSim (requests.csv, vllm_meta.json, profile/)",
     "silicon": "measured servers of AIConfigurator (silicon_sample.csv)",
+    "residency": "residency-vllm, H100 Qwen3-14B: runs/ and derived_steps/ of CSV.gz",
 }
 """Module here -> what it reads, in words."""
 

@@ -235,3 +235,38 @@ def test_the_terms_add_up_and_more_work_never_costs_less(model, chunks, seqs, co
     )
     more = StepShape((*chunks, (1, 0)), seqs + 1, context + 1, longest + 1)
     assert model.step_ns(more) >= price >= 1
+
+
+def test_tokens_of_a_step_with_prompts_fill_whole_tiles():
+    """Tiles of 128, knee 256: 300 prompt tokens and 20 decodes take 3 tiles, 384 - 256 = 128 over;
+    64 more still do; 65 more take 4. Without prompts nothing is rounded."""
+    model = StepsCostModel(
+        step_ms=10, compute_ms_per_token=0.1, knee_tokens=256, compute_tile_tokens=128
+    )
+    assert ms(model, ((300, 0),), 20) == 22.8
+    assert ms(model, ((364, 0),), 20) == 22.8
+    assert ms(model, ((365, 0),), 20) == 35.6
+    assert ms(model, (), 257) == 10.1
+    for tile in (0, 2000):
+        with pytest.raises(ConfigError, match="compute_tile_tokens"):
+            StepsCostModel(step_ms=10, compute_tile_tokens=tile)
+
+
+def test_a_step_after_a_pause_saves_what_the_clock_has_recovered():
+    """600 tokens, 500 over the knee: 50 ms of compute. 4 ms, half of them back after 20 ms: 1 ms
+    after 20/3 ms, 3 after 60. 150 tokens: 5 ms of compute save at most 4 / 20 of it."""
+    model = StepsCostModel(
+        step_ms=10,
+        compute_ms_per_token=0.1,
+        knee_tokens=100,
+        boost_saving_ms=4,
+        boost_recovery_ms=20,
+    )
+    prompts, few = StepShape(((600, 0),), 0, 0), StepShape(((150, 0),), 0, 0)
+    assert model.pause_saving_ns(prompts, 0) == 0
+    assert model.pause_saving_ns(prompts, 20_000_000) == 2_000_000
+    assert model.pause_saving_ns(prompts, 60_000_000) == 3_000_000
+    assert model.pause_saving_ns(few, 60_000_000) == 1_000_000
+    assert model.pause_saving_ns(StepShape((), 900, 9000), 60_000_000) == 0
+    with pytest.raises(ConfigError, match="boost_saving_ms is 50"):
+        StepsCostModel(step_ms=10, boost_saving_ms=50, boost_recovery_ms=40)

@@ -120,3 +120,16 @@ def test_predictions_are_made_from_the_seed_and_stated() -> None:
     notes = run_config(config).summary["provenance"]["workload"]["notes"]
 
     assert notes[-1].startswith("output lengths predicted: lognormal:0.5, seed=4; off by")
+
+
+def test_a_client_delay_is_added_on_the_clients_clock_and_shown_in_the_config() -> None:
+    """3 ms in, 4 out and 2 us for each of 100 prompt tokens: 7.2 ms on TTFT and E2E."""
+    load = {"requests": 20, "rate": 2.0, "input_tokens": "fixed:100", "output_tokens": "fixed:5"}
+    delay = {"client_delay_in_ms": 3, "client_delay_out_ms": 4, "tokenize_us_per_token": 2}
+    near, far = (run_config(RunConfig(**load, **given)).summary for given in ({}, delay))
+
+    for name, more in (("ttft_ms", 7.2), ("e2el_ms", 7.2), ("tpot_ms", 0.0), ("queue_ms", 0.0)):
+        for statistic in ("mean", "p50", "max"):
+            expected = near[name][statistic] + more
+            assert far[name][statistic] == pytest.approx(expected, abs=1e-9), name
+    assert far["config"]["client_delay_out_ms"] == 4
