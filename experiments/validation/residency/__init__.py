@@ -16,6 +16,7 @@ import numpy as np
 from calibration.served import Served
 from experiments.validation.report import DatasetReport, Row, Samples, compared
 
+from .kernels import kernel_rows
 from .peer import read_peer
 from .prices import Calibrated, calibrate, predict
 from .recordings import Recording, recordings_in, runs_in
@@ -50,12 +51,13 @@ def validate(folder: Path) -> DatasetReport:
         pairs = _pairs(recording, predict(recording, image.model, image.delay))
         rows += _rows(pairs, image.name, peers.get(recording.run))
         samples += pairs[:-1]
+    by_kernels, told = kernel_rows(recordings, calibrated)
     return DatasetReport(
         dataset="residency",
         source=SOURCE,
-        rows=tuple(rows),
+        rows=(*rows, *by_kernels),
         samples=tuple(samples),
-        notes=tuple(_notes(calibrated)),
+        notes=(*_notes(calibrated), *told),
     )
 
 
