@@ -66,7 +66,7 @@ def write(times: RequestTimes, path: Path) -> Path:
 
 
 def test_known_prices_come_back_from_two_logs_of_request_times() -> None:
-    logs = [seen(simulated(4, 100, 1)), seen(simulated(12, 140, 2))]
+    logs = [seen(simulated(4, 150, 1)), seen(simulated(12, 200, 2))]
 
     fit = fit_requests(logs, SERVING, known={"decode_ms_per_context_token": CONTEXT_MS})
 
