@@ -8,12 +8,12 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from costmodels.model_config import ModelConfig, bundled_models, find_model
 from costmodels.table import KVCapacity, save_table
 from simulator.errors import ConfigError, RunwayError
 
+from .from_steps import RefusingParser
 from .request_table import table_from_requests
 from .request_times import read_request_times
 from .served import Serving
@@ -56,13 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(message)
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = RefusingParser(
         prog="python -m calibration.from_requests",
         description="Fit step prices to request times, by simulating the requests again. Several "
         "logs at different rates tell more; the last one is then held out.",

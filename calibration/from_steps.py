@@ -66,13 +66,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-class _Parser(argparse.ArgumentParser):
+class RefusingParser(argparse.ArgumentParser):
+    """Raises ConfigError for bad arguments, where argparse would end the process."""
+
     def error(self, message: str) -> NoReturn:
         raise ConfigError(message)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = RefusingParser(
         prog="python -m calibration.from_steps",
         description="Fit step prices to a log of real engine steps.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, get_args
 
 import click
@@ -15,6 +16,22 @@ from simulator.errors import ConfigError
 from simulator.units import seconds_to_ns
 
 OUTPUT = "Output"
+
+out_option = click.option(
+    "--out", "out", required=True, type=click.Path(path_type=Path), help="Folder for the results."
+)
+jobs_option = click.option(
+    "--jobs",
+    default=-1,
+    metavar="N",
+    help="Processes; -1 is one per core. The results are the same. [default: -1]",
+)
+backend_option = click.option(
+    "--backend",
+    default="loky",
+    metavar="loky|ray|dask",
+    help="Processes here, or a cluster: RAY_ADDRESS or DASK_SCHEDULER_ADDRESS. [default: loky]",
+)
 
 
 class FieldOption(click.Option):

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import SweptCommand, field_options, given
+from .options import (
+    SweptCommand,
+    backend_option,
+    field_options,
+    given,
+    jobs_option,
+    out_option,
+)
 from .search_report import print_search
 from .terminal import Tick, progress_bar, say
 
@@ -92,21 +99,9 @@ def _parameters() -> Iterator[click.Parameter]:
     is_flag=True,
     help="Accept rates at which the queue grows as long as requests arrive.",
 )
-@click.option(
-    "--out", "out", required=True, type=click.Path(path_type=Path), help="Folder for the results."
-)
-@click.option(
-    "--jobs",
-    default=-1,
-    metavar="N",
-    help="Processes; -1 is one per core. The results are the same. [default: -1]",
-)
-@click.option(
-    "--backend",
-    default="loky",
-    metavar="loky|ray|dask",
-    help="Processes here, or a cluster: RAY_ADDRESS or DASK_SCHEDULER_ADDRESS. [default: loky]",
-)
+@out_option
+@jobs_option
+@backend_option
 @click.option("--figures/--no-figures", default=True, help="Draw the figure. [default: yes]")
 @click.option("--json", "as_json", is_flag=True, help="Print search.json.")
 @click.option("--quiet", is_flag=True, help="Print nothing.")

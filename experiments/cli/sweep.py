@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import SweptCommand, field_options, given
+from .options import (
+    SweptCommand,
+    backend_option,
+    field_options,
+    given,
+    jobs_option,
+    out_option,
+)
 from .terminal import Tick, number, print_table, progress_bar, say
 
 if TYPE_CHECKING:
@@ -41,21 +48,9 @@ that the token budget leaves."""
 
 @click.command("sweep", cls=SweptCommand, params=field_options(lists=True))
 @click.argument("spec", metavar="[SWEEP.YAML]", required=False, type=click.Path(path_type=Path))
-@click.option(
-    "--out", "out", required=True, type=click.Path(path_type=Path), help="Folder for the results."
-)
-@click.option(
-    "--jobs",
-    default=-1,
-    metavar="N",
-    help="Processes; -1 is one per core. The results are the same. [default: -1]",
-)
-@click.option(
-    "--backend",
-    default="loky",
-    metavar="loky|ray|dask",
-    help="Processes here, or a cluster: RAY_ADDRESS or DASK_SCHEDULER_ADDRESS. [default: loky]",
-)
+@out_option
+@jobs_option
+@backend_option
 @click.option(
     "--seeds",
     metavar="N|SEED,...",
