@@ -15,7 +15,7 @@ from .feed import ArrivalFeed, OpenFeed
 from .leap import BITS, price, refuse_price, steps_until, steps_within
 from .lifecycle import Chunks, Lifecycle
 from .options import EngineOptions
-from .plan import ALL, ONE_STEP, UNTIL_FINISH, WHILE_ALONE, Holds, Plan, StepShape, make_tuple
+from .plan import ALL, ONE_STEP, UNTIL_FINISH, WHILE_ALONE, Plan, StepShape, make_tuple
 from .promise import Promise
 from .request import Sequence
 from .schedulers import SCHEDULERS
@@ -25,6 +25,9 @@ from .view import EngineView, Scheduler
 
 SHIPPED = frozenset(SCHEDULERS.values())
 
+
+EVERYBODY = Plan(ALL, holds=WHILE_ALONE)
+"""What every policy plans that promised `WHILE_ALONE`, while nobody else asks for anything."""
 
 LONG_AGO_NS = 1 << 62
 """Before the run: no step with prompts has ended yet."""
@@ -101,11 +104,15 @@ class Launcher:
         else:
             seqs = self._seat_decodes(plan)
         if prefill or more:
-            return self._mixed_step(plan, start_ns, seqs)
-        if seqs:
-            return self._leap(plan, start_ns, seqs, holds)
-        self.wake_ns = now_ns if preempt else self._later(wake_ns)
-        return None
+            flight = self._mixed_step(plan, start_ns, seqs)
+        elif seqs:
+            flight = self._decode_steps(plan, start_ns, seqs, self._pipe)
+        else:
+            self.wake_ns = now_ns if preempt else self._later(wake_ns)
+            return None
+        if holds is WHILE_ALONE and self._runs_on:
+            return self._run_on(flight)
+        return flight
 
     def _later(self, wake_ns: int | None) -> int | None:
         if wake_ns is not None and wake_ns <= self._view.now_ns:
@@ -130,7 +137,8 @@ class Launcher:
         priced_seqs, context, longest = self._decodes(plan, seqs) if seqs else (0, 0, 0)
         finishing: list[Sequence] = []
         if seqs:
-            kv.grow(pool.growth_blocks)
+            if pool.growth_blocks:
+                kv.grow(pool.growth_blocks)
             if kv.caches_prefixes:  # blocks this step fills can be hit by its later parts
                 finishing = pool.advance(1)
         pool.ended_now = finishing
@@ -164,6 +172,8 @@ class Launcher:
         if chunks:
             self._prompts_end_ns = end_ns
         idle, seats = priced_seqs - seqs, len(self._view.running)
+        if self._promise is not None:
+            self._promise.made(plan, 1)
         prompts, ended = len(chunks), len(completed)
         gone, cost = self._evicted, duration_ns << BITS
         log = (start_ns, 1, tokens, prompts, seqs, idle, context, held, seats, gone, ended, cost, 0)
@@ -174,42 +184,43 @@ class Launcher:
         pool.resting = pool.resting_now
         return start_ns, end_ns, completed, finishing
 
-    def _leap(self, plan: Plan, start_ns: int, seqs: int, holds: Holds) -> Flight | None:
-        """Nothing but decodes, for as many steps as the plan holds."""
-        flight = self._decode_steps(plan, start_ns, seqs, self._pipe)
-        if holds is not WHILE_ALONE or not self._runs_on:
+    def _run_on(self, flight: Flight | None) -> Flight | None:
+        """Leap after leap, without asking anybody, while nobody arrives, waits or prefills."""
+        view, pool = self._view, self._pool
+        if view.prefilling or view.waiting:
             return flight
         due_ns, sync = self._feed.next_ns, self._depth == 1
-        while flight is not None and flight[3] and self._pool.size:
+        while flight is not None and pool.size and (flight[3] or flight[2]):
             if due_ns is not None and due_ns <= (flight[1] if sync else flight[0]):
-                break  # then more happens at its end than these finishes
-            following = self._leap_after(plan, flight)
+                break  # then more happens at its end than first and last tokens
+            following = self._leap_after(flight)
             if following is None:
                 break
             flight = following
         return flight
 
-    def _leap_after(self, plan: Plan, flight: Flight) -> Flight | None:
-        """The leap after a finish, without asking anybody; None: blocks or time run out first.
+    def _leap_after(self, flight: Flight) -> Flight | None:
+        """The leap after first or last tokens; None: blocks or time run out first.
 
         Sync, seats and blocks are given back before the next leap starts; async, after its plan.
         """
         life, pool, kv = self._life, self._pool, self._kv
-        _, end_ns, _, finishing = flight
-        for _, earlier_ns, completed, ended in self._pipe:
-            life.deliver(completed, ended, earlier_ns)
-            completed.clear()
+        _, end_ns, completed, finishing = flight
+        for _, earlier_ns, earlier, ended in self._pipe:
+            life.deliver(earlier, ended, earlier_ns)
+            earlier.clear()
             ended.clear()
         following: Flight | None = None
         if self._depth == 1:
-            life.deliver([], finishing, end_ns)
+            life.deliver(completed, finishing, end_ns)
             if pool.growth_blocks <= kv.free_blocks:
-                following = self._decode_steps(plan, end_ns, pool.size, ())
+                following = self._decode_steps(EVERYBODY, end_ns, pool.size, ())
         elif pool.growth_blocks <= kv.free_blocks:
-            following = self._decode_steps(plan, end_ns, pool.size, (flight,))
-            life.deliver([], finishing, end_ns)
+            following = self._decode_steps(EVERYBODY, end_ns, pool.size, (flight,))
+            life.deliver(completed, finishing, end_ns)
         else:
             return None
+        completed.clear()
         finishing.clear()
         return following
 

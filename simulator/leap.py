@@ -153,13 +153,15 @@ def line_sum(first: int, slope: int, steps: int) -> int:
     total = (slope >> BITS) * (steps * (steps - 1) >> 1) + (first >> BITS) * steps
     unit, slope = ONE_NS, slope & (ONE_NS - 1)
     reach = slope * steps + (first & (ONE_NS - 1))
-    while reach >= unit:
-        steps, first = divmod(reach, unit)
-        unit, slope = slope, unit
-        whole, slope = divmod(slope, unit)
+    while reach >= unit:  # quotient and rest by hand: quicker than `divmod`
+        steps = reach // unit
+        first = reach - steps * unit
+        whole = unit // slope
+        unit, slope = slope, unit - whole * slope
         total += whole * (steps * (steps - 1) >> 1)
         if first >= unit:
-            whole, first = divmod(first, unit)
+            whole = first // unit
+            first -= whole * unit
             total += whole * steps
         reach = slope * steps + first
     return total

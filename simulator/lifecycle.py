@@ -79,7 +79,7 @@ class Lifecycle:
     def compute_prompts(self, plan: Plan, start_ns: int) -> tuple[Chunks, list[Sequence]]:
         """Give every chunk its blocks: (new, past) of each, and whose prompt is now complete."""
         view, kv, pad = self._view, self._kv, plan.padded_prefill_tokens
-        prefilling = view.prefilling
+        prefilling, extend = view.prefilling, kv.extend
         chunks: list[tuple[int, int]] = []
         completed: list[Sequence] = []
         for sequence, new in plan.prefill:
@@ -99,7 +99,7 @@ class Lifecycle:
                 sequence._prefilled_tokens += first_time
                 sequence._recomputed_tokens += new - first_time
             sequence.computed_tokens = computed
-            kv.extend(sequence, computed)
+            extend(sequence, computed)
             if computed == sequence.known_tokens:
                 del prefilling[sequence]
                 completed.append(sequence)

@@ -16,12 +16,15 @@ make_tuple = tuple.__new__
 
 
 class Holds(Enum):
-    """How long a decode-only plan stays right if nobody asks the scheduler again."""
+    """How long a plan stays right if nobody asks the scheduler again."""
 
     ONE_STEP = "one step"
     """The default: ask me every step. Always correct, only slower."""
     WHILE_ALONE = "while alone"
-    """Until a request arrives or a block cannot be had: finishes change nothing, nobody waits."""
+    """Until a request arrives or a block cannot be had: finishes change nothing, nobody waits.
+
+    Of a plan with prompts: everybody decodes from the step on in which no prompt is left.
+    """
     UNTIL_ARRIVAL = "until arrival"
     """Until a request arrives or finishes, or a block cannot be had."""
     UNTIL_FINISH = "until finish"
@@ -53,7 +56,8 @@ class Plan(NamedTuple):
         (that is admission), in batch order.
     preempt: running sequences to evict before the step; they lose their cache and go to the
         front of the waiting queue.
-    holds: how long the plan stays right; only a decode-only plan may say more than `ONE_STEP`.
+    holds: how long the plan stays right; beside `ONE_STEP` a plan with prompts may only say
+        `WHILE_ALONE`.
     padded_prefill_tokens: price every prompt as if it had this many tokens (static batching
         pads to the longest); 0 prices what is computed.
     wake_ns: for an empty plan, ask again at this instant even if nothing arrives.

@@ -59,18 +59,15 @@ class RequestColumns:
 
     def reject(self, sequence: Sequence, reason: str) -> None:
         """Turned away on arrival."""
-        self._write(sequence, REJECTED, NEVER_NS)
+        self.finish(sequence, NEVER_NS, REJECTED)
         self.reasons[sequence.row] = reason
-
-    def finish(self, sequence: Sequence, now_ns: int) -> None:
-        """Its last token reached the client."""
-        self._write(sequence, FINISHED, now_ns)
 
     def leave_unfinished(self, sequence: Sequence) -> None:
         """Still in the system at the stop time."""
-        self._write(sequence, UNFINISHED, NEVER_NS)
+        self.finish(sequence, NEVER_NS, UNFINISHED)
 
-    def _write(self, sequence: Sequence, state: int, finish_ns: int) -> None:
+    def finish(self, sequence: Sequence, finish_ns: int, state: int = FINISHED) -> None:
+        """Its last token reached the client, or (another state) it ended otherwise."""
         self._add(
             _pack(
                 sequence.row,

@@ -53,11 +53,18 @@ def check_decodes(pool: DecodePool, free_blocks: int, token_limit: int | None) -
 
 
 def _refuse_long_hold(plan: Plan, view: EngineView) -> None:
+    if plan.prefill or plan.more:
+        if plan.holds is not Holds.WHILE_ALONE:
+            raise InvalidPlanError(
+                f"plan holds {plan.holds.value} but has prompts, which the next step has not: "
+                "it may hold ONE_STEP, or WHILE_ALONE if everybody decodes once they are computed"
+            )
+        return
     everybody = isinstance(plan.decode, tuple) and len(plan.decode) == len(view.decoding)
-    if plan.prefill or not (everybody or plan.decode is Decode.ALL):
+    if not (everybody or plan.decode is Decode.ALL):
         raise InvalidPlanError(
-            f"plan holds {plan.holds.value} but does more than let everybody decode: only a "
-            "plan with decode=ALL and no prefill may hold longer than ONE_STEP"
+            f"plan holds {plan.holds.value} but does not let everybody decode: only a plan with "
+            "decode=ALL may hold longer than ONE_STEP"
         )
 
 

@@ -6,7 +6,7 @@ limits of vLLM: P prompt tokens + D decode tokens <= `max_num_batched_tokens`.
 
 from __future__ import annotations
 
-from simulator.plan import ALL, NONE, Plan
+from simulator.plan import ALL, NONE, ONE_STEP, WHILE_ALONE, Plan
 from simulator.view import EngineView
 
 from .room import (
@@ -14,9 +14,9 @@ from .room import (
     UNLIMITED,
     Room,
     admissions,
+    at_a_glance,
     checked_limits,
     continue_prompts,
-    decodes_only,
     holding,
     serve_decodes,
     with_chunks,
@@ -60,7 +60,7 @@ class ChunkedPrefillScheduler:
     def plan(self, view: EngineView) -> Plan:
         """Everybody decodes; running prompts go on; new ones are admitted."""
         seats = self.max_num_seqs - len(view.running)
-        plan = decodes_only(view, self._budget, seats)
+        plan = at_a_glance(view, self._budget, seats, self._chunk)
         if plan is not None:
             return plan
         room = Room(self._budget - (view.planned_tokens or 0), view.kv.free_blocks, seats)
@@ -73,7 +73,8 @@ class ChunkedPrefillScheduler:
             admitted, more = admissions(view, room, self._chunk)
             chunks += admitted
         if more or room.evicted:
-            return Plan(decode, chunks, room.evicted, more=more)
+            holds = WHILE_ALONE if more else ONE_STEP
+            return Plan(decode, chunks, room.evicted, holds, more=more)
         if chunks:
             return with_chunks(decode, chunks)
         if decode is ALL:

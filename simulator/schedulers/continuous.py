@@ -6,7 +6,7 @@ order of vLLM v0: as long as a waiting prompt fits, a step computes prompts and 
 
 from __future__ import annotations
 
-from simulator.plan import ALL, NONE, Plan
+from simulator.plan import ALL, NONE, ONE_STEP, WHILE_ALONE, Plan
 from simulator.view import EngineView
 
 from .room import (
@@ -46,7 +46,8 @@ class ContinuousScheduler:
             room = Room(self._budget - (view.planned_tokens or 0), view.kv.free_blocks, seats)
             chunks, more = admissions(view, room, UNLIMITED, whole=True)
             if chunks or more or view.planned_tokens is not None:
-                return Plan(NONE, chunks, more=more)
+                holds = WHILE_ALONE if chunks or more else ONE_STEP
+                return Plan(NONE, chunks, (), holds, more=more)
         room = Room(UNLIMITED, view.kv.free_blocks, seats)
         decode = serve_decodes(view, room)
         if room.evicted:

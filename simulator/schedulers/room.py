@@ -77,32 +77,39 @@ class Room:
         return view.kv.freed_by((*self.evicted, *victims), held) - self._freed
 
 
-def decodes_only(view: EngineView, tokens: int, seats: int) -> Plan | None:
-    """The plan of most steps, told at a glance: everybody decodes, nobody else can start.
+def at_a_glance(view: EngineView, tokens: int, seats: int, chunk_size: int) -> Plan | None:
+    """The plans of most steps: all decode and nobody can start, or the only one who waits does.
 
-    tokens: the step's budget. None: it takes a closer look.
+    tokens: the step's budget. chunk_size: as in `admit_prompts`; 0: admissions take a closer look,
+    as does whatever is None here.
     """
-    pool, free_blocks = view.decoding, view.kv.free_blocks
+    pool, kv = view.decoding, view.kv
     if view.prefilling or view.slow_path or pool.size >= tokens:
         return None
-    blocks = free_blocks - pool.growth_blocks
+    blocks = kv.free_blocks - pool.growth_blocks
     if blocks < 0:
         return None
     if not view.waiting:
         return KEEP_WHILE_ALONE if seats > 0 else KEEP_UNTIL_FINISH
-    if not pool.size or view.planned_tokens is not None:
+    if view.planned_tokens is not None:
         return None
     if seats > 0:
-        head, kv = next(iter(view.waiting)), view.kv
-        need = -(-head.known_tokens // kv.block_size) + kv.watermark_blocks
-        if need <= blocks or not kv.finds_nothing(head):
+        head = next(iter(view.waiting))
+        if not kv.finds_nothing(head):
             return None
-    return KEEP_UNTIL_FINISH
+        watermark = kv.watermark_blocks if view.running else 0
+        if -(-head.known_tokens // kv.block_size) <= blocks - watermark:
+            if not chunk_size or len(view.waiting) > 1:
+                return None
+            new, left = head.known_tokens - head.computed_tokens, tokens - pool.size
+            new = new if new < left else left
+            return with_chunks(ALL, ((head, new if new < chunk_size else chunk_size),))
+    return KEEP_UNTIL_FINISH if pool.size else None
 
 
 def with_chunks(decode: Decode | tuple[Sequence, ...], chunks: Chunks) -> Plan:
-    """A step with prompt chunks and nothing out of the ordinary."""
-    plan: Plan = make_tuple(Plan, (decode, chunks, (), ONE_STEP, 0, None, (), (), False))
+    """A step with prompt chunks and nothing out of the ordinary; then, if alone, all decode."""
+    plan: Plan = make_tuple(Plan, (decode, chunks, (), WHILE_ALONE, 0, None, (), (), False))
     return plan
 
 
@@ -212,10 +219,10 @@ def admit_prompts(
     if view.prefilling:
         free += room.granted - _promised_blocks(view)
     chunks: list[tuple[Sequence, int]] = []
-    size, seats, left = kv.block_size, room.seats, room.tokens
+    size, seats, left, caches = kv.block_size, room.seats, room.tokens, kv.caches_prefixes
     watermark = kv.watermark_blocks if view.running else 0
     for sequence in view.waiting if order is None else order:
-        if kv.caches_prefixes:
+        if caches:
             tokens = sequence.known_tokens - kv.cached_tokens(sequence)
             need = kv.blocks_to_admit(sequence, sequence.known_tokens)
         else:
@@ -236,7 +243,7 @@ def admit_prompts(
         left -= tokens
         watermark = kv.watermark_blocks
         chunks.append((sequence, tokens))
-        if kv.caches_prefixes:
+        if caches:
             break
     room.seats, room.tokens = seats, left
     return tuple(chunks)

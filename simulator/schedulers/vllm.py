@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Literal
 
 from simulator.errors import ConfigError
-from simulator.plan import ALL, NONE, Decode, Holds, Plan
+from simulator.plan import ALL, NONE, ONE_STEP, WHILE_ALONE, Decode, Holds, Plan
 from simulator.request import Sequence
 from simulator.view import EngineView
 
@@ -21,9 +21,9 @@ from .room import (
     UNLIMITED,
     Chunks,
     Room,
+    at_a_glance,
     checked_limits,
     decode_all_but,
-    decodes_only,
     holding,
     with_chunks,
 )
@@ -82,6 +82,8 @@ class VllmScheduler:
         self.long_prefill_token_threshold = chunk_size or long_prefill_token_threshold
         self._in_order = policy == "fcfs" and scheduler_reserve_full_isl
         self._cap = self.long_prefill_token_threshold or UNLIMITED
+        cuts = self.long_prefill_token_threshold or prefill_alignment_tokens
+        self._lone_chunk = UNLIMITED if enable_chunked_prefill and not cuts else 0
         if policy == "priority":
             self.queue_key = _priority
 
@@ -95,7 +97,7 @@ class VllmScheduler:
         used, kv = view.planned_tokens, view.kv
         seats = self.max_num_seqs - len(view.running)
         if self._in_order and used is None:
-            plan = decodes_only(view, self.max_num_batched_tokens, seats)
+            plan = at_a_glance(view, self.max_num_batched_tokens, seats, self._lone_chunk)
             if plan is not None:
                 return plan
         room = Room(self.max_num_batched_tokens - (used or 0), kv.free_blocks, seats)
@@ -114,6 +116,7 @@ class VllmScheduler:
                 decode,
                 chunks,
                 room.evicted,
+                WHILE_ALONE if more else ONE_STEP,
                 withdrawn=room.withdrawn,
                 taken=room.taken,
                 more=more,

@@ -17,10 +17,10 @@ def served(requests: Trace | list[Request], *, leap: bool = True) -> Result:
     return simulate(requests, scheduler, tangent(0.1), KVCache(BLOCKS, BLOCK_SIZE), leap=leap)
 
 
-def test_a_lone_request_is_three_events_however_long_its_answer() -> None:
+def test_a_lone_request_is_two_events_however_long_its_answer() -> None:
     for output_tokens in (2, 200, 10_000):
         result = served([Request("a", 0, 1000, output_tokens)])
-        assert result.events == 3  # the start, the end of the prompt, the end of the answer
+        assert result.events == 2  # the start and the end of the answer
         assert len(result.steps) == output_tokens
 
 

@@ -94,3 +94,30 @@ def test_everybody_by_name_keeps_the_promise_of_all() -> None:
         simulate(TRACE, ByName(), PRICES, ROOMY, check_promises=True),
         simulate(TRACE, ByName(), PRICES, ROOMY),
     )
+
+
+class RestsAfterPrompts:
+    """Lets nobody decode in the step after a prompt, though a plan with prompts may promise it."""
+
+    def __init__(self, holds: Holds) -> None:
+        self.holds = holds
+        self.rested = True
+
+    def plan(self, view: EngineView) -> Plan:
+        """The prompts that wait, then a nap of 1 ms, then decodes."""
+        if view.waiting:
+            self.rested = False
+            chunks = tuple((s, s.remaining_tokens) for s in view.waiting)
+            return Plan(ALL, chunks, holds=self.holds)
+        if not self.rested:
+            self.rested = True
+            return Plan(wake_ns=view.now_ns + 1_000_000)
+        return Plan(ALL)
+
+
+def test_promise_of_a_prompt_step_is_checked_at_the_next_plan() -> None:
+    honest = simulate(TRACE, RestsAfterPrompts(Holds.ONE_STEP), PRICES, ROOMY, check_promises=True)
+    assert honest.requests.first_token_ns.tolist() == [10_000_000, 22_000_000]
+
+    with pytest.raises(BrokenPromiseError, match=r"RestsAfterPrompts broke its promise at plan 3"):
+        simulate(TRACE, RestsAfterPrompts(Holds.WHILE_ALONE), PRICES, ROOMY, check_promises=True)

@@ -128,11 +128,12 @@ def test_preemption_of_who_does_not_run_or_twice() -> None:
 
 @pytest.mark.parametrize("holds", [Holds.UNTIL_ARRIVAL, Holds.UNTIL_FINISH])
 def test_long_promise_of_a_plan_that_does_more_than_decode_for_all(holds: Holds) -> None:
-    for choice in (
-        lambda view: Plan(ALL, ((head(view), 4),), holds=holds),
-        lambda view: Plan((first(view),), holds=holds),
-    ):
-        assert "only a plan with decode=ALL and no prefill may hold" in refused(choice)
+    prompts = refused(lambda view: Plan(ALL, ((head(view), 4),), holds=holds))
+    one_of_two = refused(lambda view: Plan((first(view),), holds=holds))
+
+    assert f"plan holds {holds.value} but has prompts" in prompts
+    assert "or WHILE_ALONE if everybody decodes once they are computed" in prompts
+    assert "only a plan with decode=ALL may hold longer than ONE_STEP" in one_of_two
 
 
 def test_refused_plan_changes_nothing() -> None:
