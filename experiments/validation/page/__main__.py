@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import argparse
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-import click
-
-from experiments.validation.page import fill
 from simulator.errors import ConfigError
 
+from . import fill
 
-@click.command()
-@click.argument("report", type=click.Path(path_type=Path))
-@click.argument(
-    "pages", metavar="PAGE...", nargs=-1, required=True, type=click.Path(path_type=Path)
-)
-def main(report: Path, pages: tuple[Path, ...]) -> None:
-    """Fill the tables of each PAGE from REPORT, the report.json of `runway validate --out`."""
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Fill the pages; bad input ends with exit code 2 and one message."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.validation.page", description="Fill the tables of pages."
+    )
+    parser.add_argument(
+        "report", metavar="REPORT", type=Path, help="report.json of runway validate"
+    )
+    parser.add_argument("pages", metavar="PAGE", type=Path, nargs="+", help="Markdown with marks")
+    given = parser.parse_args(arguments)
     try:
-        fill(report, pages)
+        fill(given.report, given.pages)
     except ConfigError as error:
-        raise click.UsageError(str(error)) from None
-    click.echo(f"wrote the tables of {', '.join(map(str, pages))}")
+        parser.error(str(error))
+    sys.stdout.write(f"wrote the tables of {', '.join(map(str, given.pages))}\n")
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m experiments.validation.page")
+    main()
