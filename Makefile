@@ -1,18 +1,25 @@
 # On a machine with Python 3.11 or later and make, each of these is the only command needed:
 #   make demo   the main job on the bundled workload: figures in ./demo
 #   make test   all tests
+# With the published measurements at hand (docs/accuracy.md says where they come from):
+#   make accuracy DATA=FOLDER   every number and figure of docs/accuracy.md again, in ./accuracy
 
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 RUNTIME := $(VENV)/.runtime-installed
 DEV := $(VENV)/.dev-installed
+KERNELS := $(VENV)/.kernels-installed
 
-# What tests need beyond the `dev` extra: torch, for the tests of calibration that run kernels. Only
-# here: the demo and the installed package do without it.
-TEST_REQUIREMENTS := torch==2.13.0
+# What tests need beyond the `dev` extra: torch, for the tests of calibration that run kernels, and
+# NVIDIA's kernel times. Only here: the demo and the installed package do without them.
+TEST_REQUIREMENTS := torch==2.13.0 aiconfigurator-core==0.12.0
 
-.PHONY: demo test check lint fix bench figures clean
+# One folder a dataset.
+DATA ?= ../shared/ground-truth
+DATASETS = $(sort $(dir $(wildcard $(DATA)/*/.)))
+
+.PHONY: demo test check lint fix bench figures accuracy data clean
 
 demo: $(RUNTIME)
 	@rm -rf demo
@@ -40,13 +47,35 @@ figures: $(RUNTIME)
 	$(BIN)/python docs/figures/draw.py
 	$(BIN)/python -m experiments.studies
 
+accuracy: data $(KERNELS)
+	@mkdir -p accuracy
+	$(BIN)/runway validate $(DATASETS) --out accuracy >accuracy/table.txt
+	$(BIN)/python -m experiments.validation.page accuracy/report.json docs/accuracy.md README.md
+	@cp accuracy/figures/aic_fpm-e2el-ms-ended-in-the-test-part.png docs/figures/accuracy-steps.png
+	@cp accuracy/figures/llmservingsim-ttft-ms.png docs/figures/accuracy-kernel-tables.png
+	@cp accuracy/figures/residency-error-by-load.png docs/figures/accuracy-loads.png
+	@cp accuracy/figures/silicon-tpot-ms.png docs/figures/accuracy-servers.png
+	@echo "figures: docs/figures/accuracy-*.png; all figures and numbers: accuracy/"
+
+data:
+	@if [ -z "$(DATASETS)" ]; then \
+	  echo "$(DATA) holds no datasets: docs/accuracy.md says which there are and where they are" \
+	    "published; put each in a folder of its own and call make accuracy DATA=FOLDER" >&2; \
+	  exit 2; \
+	fi
+
 clean:
-	rm -rf $(VENV) demo build *.egg-info .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo accuracy build *.egg-info .mypy_cache .ruff_cache .hypothesis
 
 $(RUNTIME): pyproject.toml | $(BIN)/python
 	@echo "installing Runway into $(VENV) (a minute or two the first time)"
 	@$(PIP) install --editable .
 	@touch $@
+
+$(KERNELS): pyproject.toml Makefile | $(BIN)/python
+	@echo "installing Runway and NVIDIA's kernel times into $(VENV) (a minute the first time)"
+	@$(PIP) install --editable ".[aic]" $(filter aiconfigurator-core%,$(TEST_REQUIREMENTS))
+	@touch $(RUNTIME) $@
 
 $(DEV): pyproject.toml Makefile | $(BIN)/python
 	@echo "installing Runway and its test tools into $(VENV) (a minute or two the first time)"

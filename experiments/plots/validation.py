@@ -1,4 +1,4 @@
-"""Predicted against measured: scatter, distributions and error by load, one figure a quantity."""
+"""Predicted against measured: each pair and distributions, a figure a quantity; errors by load."""
 
 from __future__ import annotations
 
@@ -20,13 +20,17 @@ WIDEST_OF_THREE = 36
 
 
 def draw_validation(report: DatasetReport, folder: Path) -> list[Path]:
-    """One PNG a quantity of the report's samples; returns their paths."""
+    """One PNG a quantity of the samples, and one of errors by load; returns their paths."""
     quantities = dict.fromkeys(samples.quantity for samples in report.samples)
+    loads = {samples.load for samples in report.samples if samples.load is not None}
     with house_style():
-        return [
+        drawn = [
             _draw(report, quantity, folder / f"{report.dataset}-{_file_name(quantity)}.png")
             for quantity in quantities
         ]
+        if len(loads) > 1:
+            drawn.append(_draw_loads(report, folder / f"{report.dataset}-error-by-load.png"))
+    return drawn
 
 
 def _file_name(quantity: str) -> str:
@@ -40,22 +44,39 @@ def _file_name(quantity: str) -> str:
 
 def _draw(report: DatasetReport, quantity: str, path: Path) -> Path:
     held = [samples for samples in report.samples if samples.quantity == quantity]
-    loads = len({s.load for s in held if s.load is not None}) > 1
     figure = Figure(figsize=(WIDTH_IN, 4.6 + 0.22 * len(held)), layout="constrained")
-    axes = figure.subplots(1, 3 if loads else 2)
+    axes = figure.subplots(1, 2)
     name, unit = _words(quantity)
     _scatter(axes[0], held, f"{name} ({unit})")
     _distributions(axes[1], held, f"{name} ({unit})")
-    if loads:
-        _error_by_load(axes[2], held)
-    handles, labels = axes[0].get_legend_handles_labels()
-    wide = max(map(len, labels)) > WIDEST_OF_THREE
-    columns = min(2 if wide else 3, len(held))
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=9)
+    _legend(figure, axes[0])
     figure.suptitle(
         f"{name}: simulated against measured, {report.dataset}", x=0.01, ha="left", weight="bold"
     )
     return save(figure, path)
+
+
+def _draw_loads(report: DatasetReport, path: Path) -> Path:
+    held = [samples for samples in report.samples if samples.load is not None]
+    quantities = list(dict.fromkeys(samples.quantity for samples in held))
+    runs = list(dict.fromkeys(samples.run for samples in held))
+    figure = Figure(figsize=(WIDTH_IN, 4.0 + 0.13 * len(runs)), layout="constrained")
+    axes = figure.subplots(1, len(quantities), squeeze=False)[0]
+    for ax, quantity in zip(axes, quantities, strict=True):
+        of = [samples for samples in held if samples.quantity == quantity]
+        _error_by_load(ax, of, runs, f"mean {_words(quantity)[0]}")
+    _legend(figure, axes[0])
+    figure.suptitle(
+        f"Error of the simulated means by load, {report.dataset}", x=0.01, ha="left", weight="bold"
+    )
+    return save(figure, path)
+
+
+def _legend(figure: Figure, ax: Axes) -> None:
+    """One for the whole figure, below it."""
+    handles, labels = ax.get_legend_handles_labels()
+    columns = min(2 if max(map(len, labels)) > WIDEST_OF_THREE else 3, len(labels))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=9)
 
 
 def _words(quantity: str) -> tuple[str, str]:
@@ -69,8 +90,17 @@ def _words(quantity: str) -> tuple[str, str]:
     return f"{name} {rest}".strip(), unit
 
 
-def _look(index: int) -> dict[str, object]:
-    return {"color": OKABE_ITO[index % len(OKABE_ITO)]}
+def _colour(index: int) -> str:
+    return OKABE_ITO[index % len(OKABE_ITO)]
+
+
+def _marker(index: int) -> str:
+    """Another one for each run of the same colour.
+
+    >>> [(_colour(index), _marker(index)) for index in (0, 7)]
+    [('#0072B2', 'o'), ('#0072B2', 's')]
+    """
+    return MARKERS[(index + index // len(OKABE_ITO)) % len(MARKERS)]
 
 
 def _scatter(ax: Axes, held: Sequence[Samples], label: str) -> None:
@@ -83,11 +113,11 @@ def _scatter(ax: Axes, held: Sequence[Samples], label: str) -> None:
         ax.plot(
             *(samples.measured[::step], samples.predicted[::step]),
             linestyle="none",
-            marker=MARKERS[index % len(MARKERS)],
+            color=_colour(index),
+            marker=_marker(index),
             markersize=3,
             alpha=0.5,
             label=f"{samples.run}: MAPE {100 * mape:.1f} %",
-            **_look(index),  # type: ignore[arg-type]  # colours are strings
         )
     if low > 0 and high > 30 * low:
         ax.set(xscale="log", yscale="log")
@@ -99,7 +129,7 @@ def _distributions(ax: Axes, held: Sequence[Samples], label: str) -> None:
         for values, style in ((samples.measured, "-"), (samples.predicted, ":")):
             ordered = np.sort(values)
             share = np.arange(1, len(ordered) + 1) / len(ordered)
-            ax.step(ordered, share, linestyle=style, **_look(index))  # type: ignore[arg-type]
+            ax.step(ordered, share, linestyle=style, color=_colour(index))
     ax.plot([], [], color=INK, linestyle="-", label="measured")
     ax.plot([], [], color=INK, linestyle=":", label="simulated")
     low = min(float(s.measured.min()) for s in held)
@@ -109,12 +139,18 @@ def _distributions(ax: Axes, held: Sequence[Samples], label: str) -> None:
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, fontsize=9)
 
 
-def _error_by_load(ax: Axes, held: Sequence[Samples]) -> None:
-    for index, samples in enumerate(held):
-        if samples.load is None:
-            continue
-        mean = float(samples.predicted.mean() / samples.measured.mean() - 1)
-        marker = MARKERS[index % len(MARKERS)]
-        ax.plot([samples.load], [100 * mean], marker, markersize=7, **_look(index))  # type: ignore[arg-type]
+def _error_by_load(ax: Axes, held: Sequence[Samples], runs: Sequence[str], title: str) -> None:
     ax.axhline(0, color=MUTED, linewidth=1)
-    ax.set(title="error of the mean", xlabel="load (requests/s)", ylabel="error (%)")
+    for samples in held:
+        index = runs.index(samples.run)
+        mean = float(samples.predicted.mean() / samples.measured.mean() - 1)
+        assert samples.load is not None
+        ax.plot(
+            *([samples.load], [100 * mean]),
+            linestyle="none",
+            color=_colour(index),
+            marker=_marker(index),
+            markersize=7,
+            label=samples.run,
+        )
+    ax.set(title=title, xlabel="load (requests/s)", ylabel="error (%)")

@@ -153,21 +153,24 @@ def _steps(run: Run, split: Split, prices: Priced) -> list[Row]:
 def _end_to_end(
     run: Run, split: Split, result: Result, measured: Result
 ) -> tuple[list[Row], list[Samples]]:
-    """E2E and makespan of the whole run simulated with the fitted prices."""
-    pairs = _pairs(run, result)
+    """E2E and makespan of the whole run simulated with the fitted prices.
+
+    Samples are only of requests that ended after the last fitted step, where there is one.
+    """
+    pairs = tested = _pairs(run, result)
     rows = compared(pairs, fitted_on=split.fitted_on, note=_later(run))
     if split.first_test:
         begins_ns = int(measured_ns(run)[: split.first_test].sum())
         chosen = _by_number(run, measured)[run.clients :] > begins_ns
-        late = Samples(
+        tested = Samples(
             *(run.name, "e2el_ms (ended in the test part)"),
             *(pairs.measured[chosen[_answered(run)]], pairs.predicted[chosen[_answered(run)]]),
         )
-        rows += compared(late, ("mape",), fitted_on=split.fitted_on, note=_later(run))
+        rows += compared(tested, ("mape",), fitted_on=split.fitted_on, note=_later(run))
     real_s, ours_s = float(measured_ns(run).sum()) / 1e9, result.end_ns / 1e9
     made = (real_s, ours_s, (ours_s - real_s) / real_s, 1, split.fitted_on)
     rows.append(Row(run.name, "makespan_s", "whole run", *made))
-    return rows, [pairs]
+    return rows, [tested]
 
 
 def _pairs(run: Run, result: Result) -> Samples:

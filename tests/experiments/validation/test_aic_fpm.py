@@ -45,6 +45,10 @@ def test_a_run_of_the_same_engine_is_matched_exactly(tmp_path, alignment):
     assert rows[split, "step_ms (decode)", "mape"].error < 0.01
     assert rows[split, "e2el_ms", "mape"].error < 0.02
     assert abs(rows[split, "makespan_s", "whole run"].error) < 0.01
+    ended = rows[split, "e2el_ms (ended in the test part)", "mape"]
+    assert ended.error < 0.02
+    assert [len(samples.measured) for samples in report.samples] == [ended.n]
+    assert ended.n < rows[split, "e2el_ms", "mape"].n
     assert any("sizes of mine are not known" in note for note in report.notes)
     assert any("no file names it: taken to be NVIDIA B300 SXM" in note for note in report.notes)
 

@@ -204,11 +204,11 @@ def test_a_run_that_cannot_be_priced_is_noted_and_the_others_are_compared(tmp_pa
 
 
 @pytest.fixture(scope="module")
-def errors():
+def errors(llmservingsim_report):
     """(run, fitted on nothing?, quantity, statistic) -> error of the recorded runs."""
     return {
         (row.run, row.fitted_on == "nothing", row.quantity, row.statistic): row
-        for row in validate(RUNS).rows
+        for row in llmservingsim_report.rows
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -38,10 +39,15 @@ def test_an_error_that_is_no_number_is_refused() -> None:
         Row("run a", "ttft_ms", "mean", 1.0, 1.0, float("nan"), 1, "nothing")
 
 
-def test_each_quantity_gets_a_figure(tmp_path: Path) -> None:
-    [figure] = draw_validation(report(), tmp_path)
+def test_each_quantity_gets_a_figure_and_all_of_them_one_by_load(tmp_path: Path) -> None:
+    figures = draw_validation(report(), tmp_path)
+    assert [figure.name for figure in figures] == ["toy-ttft-ms.png", "toy-error-by-load.png"]
+    assert all(figure.read_bytes().startswith(b"\x89PNG") for figure in figures)
+
+
+def test_one_load_gives_no_figure_by_load(tmp_path: Path) -> None:
+    [figure] = draw_validation(replace(report(), samples=(PAIRS,)), tmp_path)
     assert figure.name == "toy-ttft-ms.png"
-    assert figure.read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_folder_of_no_known_dataset_is_refused(tmp_path: Path) -> None:
@@ -62,7 +68,8 @@ def test_the_command_writes_report_rows_and_figures(
     assert json.loads(ran.output)["datasets"] == [held]
     assert (held["dataset"], len(held["rows"]), held["notes"]) == ("toy", 10, ["a note"])
     assert len((out / "rows.csv").read_text().splitlines()) == 11
-    assert [path.name for path in (out / "figures").iterdir()] == ["toy-ttft-ms.png"]
+    drawn = sorted(path.name for path in (out / "figures").iterdir())
+    assert drawn == ["toy-error-by-load.png", "toy-ttft-ms.png"]
 
 
 def test_bad_input_leaves_no_folder(tmp_path: Path) -> None:

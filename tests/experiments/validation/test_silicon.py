@@ -124,4 +124,7 @@ def test_errors_on_measured_servers_stay_as_small_as_they_are(tmp_path):
     }
     assert rows["all", "tpot_ms", "median_abs_error"].n > 15
     assert rows["all", "tpot_ms", "median_abs_error"].error < 0.12
+    assert rows["all", "tpot_ms", "mape"].error < 0.2
     assert rows["all", "tpot_ms", "rank_correlation"].error > 0.95
+    assert rows["InferenceX", "tpot_ms", "mape"].peer == 0.101
+    assert [key for key, row in rows.items() if row.peer] == [("InferenceX", "tpot_ms", "mape")]
