@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -32,7 +33,7 @@ class CountedTimes:
         limits, lowest = [UNLIMITED], [0]
         for name, operator in operators.items():
             times = operator.calls * (layers if operator.per == "layer" else 1)
-            points = [(count, time_us * times) for count, time_us in operator.points]
+            points = [(count, time_us * times) for count, time_us in _with_edges(operator)]
             _check(name, max(time_us for _, time_us in points))
             scale = operator.bytes_per_token or 1
             self._curves.append((name, curve_through(points, grows=grows), scale))
@@ -67,6 +68,23 @@ class CountedTimes:
 def counted_by(operators: Mapping[str, Operator], axis: str) -> dict[str, Operator]:
     """Those that were timed against this count: `tokens`, `sequences` or `bytes`."""
     return {name: operator for name, operator in operators.items() if operator.axis == axis}
+
+
+def _with_edges(operator: Operator) -> list[tuple[int, float]]:
+    """The points, and for `between: next` also the counts right after them, at the next price.
+
+    >>> _with_edges(Operator(axis="tokens", points=((16, 5.0), (32, 8.0)), between="next"))
+    [(16, 5.0), (17, 8.0), (32, 8.0)]
+    """
+    points = list(operator.points)
+    if operator.between == "next":
+        after = [
+            (count + 1, time_us)
+            for (count, _), (following, time_us) in pairwise(points)
+            if count + 1 < following
+        ]
+        points = sorted([*points, *after])
+    return points
 
 
 def _check(name: str, time_us: float) -> None:

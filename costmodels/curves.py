@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any, NamedTuple  # Any: the element of an array of two kinds
 
 import numpy as np
@@ -163,6 +164,21 @@ class Surface:
             found.append(Beyond(other, count, row.knots[0], row.limit))
         return found
 
+    def reaching(self, first: int) -> Surface:
+        """The same with one more row, before or after the others: on the line through the nearest
+        two, not below zero; as the only one, if there is one.
+        """
+        near = self.firsts[:2] if first < self.firsts[0] else self.firsts[-2:]
+        low, high = near[0], near[-1]
+        row = self._rows[low]
+        if high > low:
+            row = _blend(row, self._rows[high], first - low, high - low)
+        more = copy(self)
+        more.firsts = sorted([*self.firsts, first])
+        more._rows = {**self._rows, first: row}
+        more._kept = dict(more._rows)
+        return more
+
     def _between(self, first: int) -> Curve:
         firsts = self.firsts
         if first < firsts[0] or len(firsts) == 1:
@@ -175,10 +191,12 @@ class Surface:
 
 
 def _blend(low: Curve, high: Curve, ahead: int, gap: int) -> Curve:
-    """`low` + (`high` - `low`) x ahead / gap; where ahead exceeds gap, at least `high`."""
+    """`low` + (`high` - `low`) x ahead / gap; beyond them at least `high`, before them 0."""
 
     def mix(below: int, above: int) -> int:
         mixed = below + (above - below) * ahead // gap
+        if ahead < 0:
+            return max(mixed, 0)
         return max(mixed, above) if ahead > gap else mixed
 
     knots = sorted({*low.knots, *high.knots})

@@ -3,19 +3,21 @@
     layers x (operators by tokens + attention)        tokens padded to the next captured batch size
     + operators by tokens, per step
     + operators by sequences, per step                logits of decodes + chunks
-    x prefill_step_factor                             if the step computes any prompt
+    + (prefill_step_factor - 1) x what prompts add    to a step of the same decodes
     + layers x all-reduce by bytes
     max or + host time                                async or sync scheduling
 
 Attention of a step with prompt chunks (n, past) and nd decodes at mean context kd is one kernel,
-whose penalty for mixing is paid once. With c the chunk that was measured beside decodes:
+and what the chunks share is paid once. With c the smallest chunk that was measured beside decodes:
 
-    table(c, 0, nd, kd) + sum over chunks of [table(n, past, 0, 0) - table(c, 0, 0, 0)]
+    chunks   table(c, 0, 0, 0) + sum over chunks of [table(n, past, 0, 0) - table(c, 0, 0, 0)]
+    decodes  table(N, 0, nd, kd) - table(N, 0, 0, 0)
 
-and the plain sum of chunks and decodes if no mixed step was measured. Where a table has `skew`,
-unequal contexts take a share of the way to the price at the longest one; in a padded KV cache every
-decode attends as far as the longest of them. Every price is exact on grid points and linear between
-them; noise in the grid is kept as measured.
+with N all prompt tokens of the step, between the chunks that were measured beside decodes; and the
+plain sum of chunks and decodes if none was. Where a table has `skew`, unequal contexts take a share
+of the way to the price at the longest one; in a padded KV cache every decode attends as far as the
+longest of them. Every price is exact on grid points and linear between them; noise in the grid is
+kept as measured.
 """
 
 from __future__ import annotations
@@ -27,20 +29,17 @@ from typing import Any  # Any: parameters that the constructor checks
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.errors import ConfigError
 from simulator.plan import StepShape
 
-from .attention import AttentionTimes, Decodes
+from .attention import AttentionTimes
 from .counted import CountedTimes, counted_by, padded_size
 from .curves import BITS, HALF, ONE_NS, UNMEASURED, fixed
+from .decodes import Decodes
 from .extrapolation import Beyond, Extrapolation
+from .operators_parameters import check_parameters, table_of
 from .operators_table import OperatorGrids
 from .pricing import checked
-from .table import CostTable, Value, hand_written
-
-WORDS = {"host_combine": ("max", "sum"), "decode_attention": ("paged", "padded")}
-MAX_LAYERS = 1000
-MAX_FACTOR = 10
+from .table import CostTable, Value
 
 
 class OperatorsCostModel:
@@ -57,9 +56,9 @@ class OperatorsCostModel:
     """
 
     __slots__ = (
-        *("_attention", "_by_bytes", "_by_sequences", "_by_tokens", "_decodes", "_host"),
+        *("_alone", "_attention", "_by_bytes", "_by_sequences", "_by_tokens", "_decodes", "_host"),
         *("_host_floor", "_host_plus", "_mixed_sizes", "_most_tokens", "_outside", "_pads"),
-        *("_prefill_factor", "_sizes", "needs_longest_context", "stamp", "table"),
+        *("_prefill_extra", "_sizes", "needs_longest_context", "stamp", "table"),
     )
 
     def __init__(
@@ -72,6 +71,7 @@ class OperatorsCostModel:
         host_us: float = 0.0,
         host_combine: str = "max",
         prefill_step_factor: float = 1.0,
+        split_kv_below: int = 0,
         decode_attention: str = "paged",
         extrapolation: str = "linear",
         table: CostTable | None = None,
@@ -83,16 +83,18 @@ class OperatorsCostModel:
             **{"host_us": float(host_us), **words},
             **{"prefill_step_factor": prefill_step_factor, "extrapolation": extrapolation},
         }
-        _check(layers, prefill_step_factor, **words)
-        self.table = table or _table(grids, parameters)
+        if split_kv_below:
+            parameters["split_kv_below"] = split_kv_below
+        check_parameters(layers, prefill_step_factor, split_kv_below, **words)
+        self.table = table or table_of(grids, parameters)
         self.stamp = self.table.stamp
         self._pads = decode_attention == "padded"
-        self.needs_longest_context = self._pads or bool(grids.skew)
+        self.needs_longest_context = self._pads or bool(grids.skew or grids.mixed_skew)
         self._outside = Extrapolation(extrapolation, self.table.name)
         self._host = fixed(checked({"host_us": host_us})["host_us"])
         self._host_plus = HALF + (self._host if host_combine == "sum" else 0)
         self._host_floor = max(ONE_NS, self._host + HALF if host_combine == "max" else 0)
-        self._prefill_factor = round(prefill_step_factor * ONE_NS)
+        self._prefill_extra = round(prefill_step_factor * ONE_NS) - ONE_NS
         self._sizes, self._mixed_sizes = sorted(decode_batch_sizes), sorted(mixed_batch_sizes)
         grows = extrapolation != "clamp"
         self._by_tokens, self._by_sequences, self._by_bytes = (
@@ -101,9 +103,16 @@ class OperatorsCostModel:
         )
         self._most_tokens = min(self._by_tokens.limit, self._by_bytes.limit)
         self._attention = AttentionTimes(
-            grids.attention, layers, skew=grids.skew, grows=grows, name=self.table.name
+            grids.attention,
+            layers,
+            skew=grids.skew,
+            mixed_skew=grids.mixed_skew or grids.skew,
+            split_kv_below=split_kv_below,
+            grows=grows,
+            name=self.table.name,
         )
         self._decodes: dict[int, Decodes] = {}
+        self._alone: dict[int, Decodes] = {}
 
     def step_ns(self, shape: StepShape) -> int:
         """Price one step, nanoseconds, at least 1."""
@@ -146,12 +155,11 @@ class OperatorsCostModel:
             shape = _padded(shape)
         chunks, seqs, _, _ = shape
         tokens = self._tokens(shape)
-        terms = [*self._by_tokens.terms(tokens), *self._attention.terms(shape)]
+        terms = [*self._by_tokens.terms(tokens), *self._attention.terms(shape, tokens)]
         terms += self._by_sequences.terms(seqs + len(chunks))
-        if chunks and self._prefill_factor != ONE_NS:
-            alone = sum(price for _, price in terms)
-            slower = (alone * self._prefill_factor >> BITS) - alone
-            terms.append(("steps with prompts run slower", slower))
+        if chunks and self._prefill_extra:
+            slower = self._slower(shape, sum(price for _, price in terms))
+            terms.append(("prompts take longer than their kernels", slower))
         terms += self._by_bytes.terms(tokens)
         host = self._host
         if host and self._host_plus == HALF:
@@ -207,35 +215,60 @@ class OperatorsCostModel:
     def _mixed_ns(self, shape: StepShape) -> int:
         chunks, seqs, context, longest = shape
         attention, by_tokens, by_sequences = self._attention, self._by_tokens, self._by_sequences
-        beside = attention.beside(seqs)
-        price = beside.at(context, longest * seqs)
-        outside = beside.exceeds(context, longest * seqs)
-        tokens = seqs
+        prompt_tokens, price, outside = 0, attention.once, False
         for new, past in chunks:
-            tokens += new
+            prompt_tokens += new
             curve = attention.chunk(new)
             price += curve.at(past) - attention.once
             outside |= past > curve.limit
+        if seqs:
+            beside = attention.beside(prompt_tokens, seqs)
+            price += beside.at(context, longest * seqs)
+            outside |= beside.exceeds(context, longest * seqs)
         if price < 0:
             price = 0
-        sequences = seqs + len(chunks)
+        tokens, sequences = seqs + prompt_tokens, seqs + len(chunks)
         if self._mixed_sizes:
             tokens = padded_size(self._mixed_sizes, tokens)
         outside |= tokens > self._most_tokens or sequences > by_sequences.limit
         price += by_tokens.at(tokens) + by_sequences.at(sequences)
-        price = (price * self._prefill_factor >> BITS) + self._by_bytes.at(tokens) + self._host_plus
+        if self._prefill_extra:
+            price += self._slower(shape, price)
+        price += self._by_bytes.at(tokens) + self._host_plus
         if price < self._host_floor:
             price = self._host_floor
         if outside:
             self._outside.count(self.beyond(shape), 1, price >> BITS)
         return price >> BITS
 
+    def without_prompts_ns(self, shape: StepShape) -> int:
+        """The kernels of a step's decodes if its prompts were not there, communication and host
+        aside; of a single token, attention aside, if there are no decodes.
+        """
+        return self._without_prompts(shape) >> BITS
+
+    def _without_prompts(self, shape: StepShape) -> int:
+        _, seqs, context, longest = shape
+        prices = self._alone.get(seqs)
+        if prices is None:
+            prices = self._alone[seqs] = self._kernels_of_decodes(max(seqs, 1), attends=seqs > 0)
+        return prices.at(context, longest * seqs)
+
+    def _slower(self, shape: StepShape, price: int) -> int:
+        """How much longer the prompts of a step take than its kernels' price says."""
+        return max(price - self._without_prompts(shape), 0) * self._prefill_extra >> BITS
+
+    def _kernels_of_decodes(self, seqs: int, *, attends: bool = True, plus: int = 0) -> Decodes:
+        """Their price and `plus`, without communication and host."""
+        batch = padded_size(self._sizes, seqs)
+        rest = self._by_tokens.at(batch) + self._by_sequences.at(seqs) + plus
+        return self._attention.decode(seqs if attends else 0, batch, rest)
+
     def _decode_prices(self, seqs: int) -> Decodes:
         """The whole price of a decode-only step, but for the floor."""
         tokens = padded_size(self._sizes, seqs)
-        rest = self._by_tokens.at(tokens) + self._by_bytes.at(tokens)
-        rest += self._by_sequences.at(seqs) + self._host_plus
-        prices = self._attention.decode(seqs, rest)
+        rest = self._by_bytes.at(tokens) + self._host_plus
+        prices = self._kernels_of_decodes(seqs, attends=seqs > 0, plus=rest)
         if tokens > self._most_tokens or seqs > self._by_sequences.limit:
             prices = prices._replace(limit=UNMEASURED)
         self._decodes[seqs] = prices
@@ -246,21 +279,3 @@ def _padded(shape: StepShape) -> StepShape:
     """The same step with every decode as long as the longest; doing it again changes nothing."""
     seqs, context, longest = shape[1:]
     return shape._replace(decode_context_tokens=max(context, seqs * longest))
-
-
-def _check(layers: int, prefill_step_factor: float, **words: str) -> None:
-    for name, word in words.items():
-        if word not in WORDS[name]:
-            raise ConfigError(f"{name} is {word!r}: must be {' or '.join(WORDS[name])}")
-    if not 1 <= layers <= MAX_LAYERS:
-        raise ConfigError(f"layers is {layers}: must be 1 to {MAX_LAYERS}")
-    if not 0 < prefill_step_factor <= MAX_FACTOR:
-        raise ConfigError(
-            f"prefill_step_factor is {prefill_step_factor}: must be above 0, at most {MAX_FACTOR}"
-        )
-
-
-def _table(grids: OperatorGrids, parameters: dict[str, Value]) -> CostTable:
-    given = {key: value for key, value in parameters.items() if value != []}
-    table = hand_written("operators", "step prices from operators", given)
-    return replace(table, operators=grids)

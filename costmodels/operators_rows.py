@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .operators_table import AXES, PER, Operator, OperatorGrids, Spread, TimedStep
+from .operators_table import AXES, BETWEEN, PER, Operator, OperatorGrids, Spread, TimedStep
 from .section import Section
 from .yaml_text import Value
 
@@ -13,7 +13,8 @@ LEAST_LAYER_US = 1.0
 
 def read_grids(section: Section) -> OperatorGrids:
     """The `operators` section of a table, checked; TableFormatError names file, line and key."""
-    section.allow(("counted", "attention", "attention_spread", "steps", "skew"), ("counted",))
+    keys = ("counted", "attention", "attention_spread", "steps", "skew", "mixed_skew")
+    section.allow(keys, ("counted",))
     counted = section.section("counted")
     operators = {name: _operator(counted.section(name)) for name in counted.values}
     attention = _rows(section, "attention", 5) if "attention" in section else []
@@ -26,15 +27,16 @@ def read_grids(section: Section) -> OperatorGrids:
         points,  # type: ignore[arg-type]  # _rows checked their length
         _spreads(section, "attention_spread", len(points)),
         _steps(section),
-        _skew(section),
+        _skew(section, "skew"),
+        _skew(section, "mixed_skew"),
     )
 
 
-def _skew(section: Section) -> tuple[tuple[int, float], ...]:
-    rows = _rows(section, "skew", 2) if "skew" in section else []
+def _skew(section: Section, key: str) -> tuple[tuple[int, float], ...]:
+    rows = _rows(section, key, 2) if key in section else []
     for seqs, share in rows:
         if not 0 <= share <= 1:
-            raise section.error("skew", f"of {seqs:g} decodes is {share}: must be 0 to 1")
+            raise section.error(key, f"of {seqs:g} decodes is {share}: must be 0 to 1")
     return tuple((int(seqs), share) for seqs, share in rows)
 
 
@@ -72,12 +74,12 @@ def check_measured(section: Section, grids: OperatorGrids) -> None:
 
 def _operator(section: Section) -> Operator:
     keys = (
-        *("per", "calls", "axis", "bytes_per_token", "points"),
+        *("per", "calls", "axis", "bytes_per_token", "points", "between"),
         *("spread", "activated", "work"),
     )
     section.allow(keys, ("per", "axis", "points"))
-    for key, known in (("per", PER), ("axis", AXES)):
-        if section.text(key) not in known:
+    for key, known in (("per", PER), ("axis", AXES), ("between", BETWEEN)):
+        if key in section and section.text(key) not in known:
             raise section.error(key, f"must be {' or '.join(known)}, is {section.values[key]!r}")
     axis = section.text("axis")
     if (axis == "bytes") != ("bytes_per_token" in section):
@@ -90,6 +92,7 @@ def _operator(section: Section) -> Operator:
         axis=axis,
         calls=section.whole("calls") if "calls" in section else 1,
         bytes_per_token=section.whole("bytes_per_token") if axis == "bytes" else None,
+        between=section.text("between") if "between" in section else "line",
         points=tuple((int(count), float(time_us)) for count, time_us in rows),
         spread=_spreads(section, "spread", len(rows)),
         activated=_activated(section, len(rows)),

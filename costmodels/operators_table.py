@@ -17,8 +17,13 @@ tensor-parallel degree). `parameters`:
                         attention left out); absent: no padding
     host_us             host time per step; absent: none
     host_combine        `max` (default): host and device overlap (async scheduling); `sum`: not
-    prefill_step_factor how much slower steps with prompts run than their kernels one by one, where
-                        a real run showed it (1.00 to 1.10 so far); not on `bytes`; absent: 1
+    prefill_step_factor how much longer what prompts add to a step of the same decodes takes than
+                        the kernels one by one, where a real run showed it (1.00 to 1.10 so far):
+                        that part is bound by compute and so by the clock that a busy GPU keeps,
+                        the rest by memory; not on `bytes`; absent: 1
+    split_kv_below      the decode batch, padded, from which attention no longer splits a context
+                        over several thread blocks: prices between measured numbers of decodes
+                        then come from those on the same side; absent: one kernel for all
     decode_attention    `paged` (default): decodes read their own contexts; `padded`: each reads as
                         much as the longest of them, as with one padded cache
     extrapolation       `linear` (default), `clamp` or `error`, beyond the largest measured point
@@ -32,6 +37,9 @@ tensor-parallel degree). `parameters`:
             sequences  that get logits: decodes + prompt chunks
             bytes      of one all-reduce: tokens x `bytes_per_token`, which is then required
     points  [count, microseconds], counts ascending, at least one
+    between line | next, default line: what lies between two points. `next` is for a GEMM whose
+            grid holds every edge of a tile: a tile that is partly filled costs as a whole one, so
+            all counts up to the next point cost what that costs
 
 and, if it says so, of the samples behind each point and of the work behind a count; no price needs
 these, `runway plot cost` draws them:
@@ -54,8 +62,10 @@ Any name is allowed; these are usual: `qkv`, `o`, `gate_up`, `down`, `input_norm
 
     [n, past, 0, 0, t]        prefill alone       needed if prompts are priced
     [0, 0, seqs, context, t]  decode alone        needed if decodes are priced
-    [n, past, seqs, ctx, t]   mixed; those of the smallest chunk with past 0 are used, together
-                              with the same chunk alone (needed then): the penalty of mixing
+    [n, past, seqs, ctx, t]   mixed; those with past 0 are used, together with the same chunk
+                              alone (needed of the smallest, others without are left out): what
+                              decodes add beside so many prompt tokens, as at the nearest chunk
+                              before the smallest and after the largest
 
 `operators.attention_spread` is the `spread` of these points, if present. `operators.steps`, if
 present, are whole steps as they were timed end to end, ascending:
@@ -67,6 +77,7 @@ the last is 1 for those that were held out, 0 for those that gave `host_us`.
 `operators.skew` (optional) says what unequal contexts do, as points [decode_seqs, share],
 ascending: attention of that many decodes takes `share` of the way from its time at their mean
 context to its time at their longest one. Linear between the points; absent: the mean counts.
+`operators.mixed_skew` is the same beside prompt chunks; absent: that of `skew`.
 
 Grids may be ragged: a context that did not fit the memory is left out, with the row that has it.
 """
@@ -85,6 +96,7 @@ from .yaml_text import Value
 MAX_FILE_BYTES = 1 << 20
 AXES = ("tokens", "sequences", "bytes")
 PER = ("layer", "step")
+BETWEEN = ("line", "next")
 
 AttentionPoint = tuple[int, int, int, int, float]
 """(chunk, past, decode_seqs, decode_context, microseconds)."""
@@ -114,6 +126,7 @@ class Operator:
     per: str = "layer"
     calls: int = 1
     bytes_per_token: int | None = None
+    between: str = "line"
     spread: tuple[Spread, ...] = ()
     activated: tuple[float, ...] = ()
     work: tuple[int, int, int] | None = None
@@ -123,6 +136,8 @@ class Operator:
         document: dict[str, Value] = {"per": self.per, "calls": self.calls, "axis": self.axis}
         if self.bytes_per_token is not None:
             document["bytes_per_token"] = self.bytes_per_token
+        if self.between != "line":
+            document["between"] = self.between
         document["points"] = [list(point) for point in self.points]
         for key in ("spread", "activated", "work"):
             if value := getattr(self, key):
@@ -139,6 +154,7 @@ class OperatorGrids:
     attention_spread: tuple[Spread, ...] = ()
     steps: tuple[TimedStep, ...] = ()
     skew: tuple[tuple[int, float], ...] = ()
+    mixed_skew: tuple[tuple[int, float], ...] = ()
 
     def to_dict(self) -> dict[str, Value]:
         """As written to a file."""
@@ -148,8 +164,9 @@ class OperatorGrids:
         }
         if self.attention_spread:
             document["attention_spread"] = [list(spread) for spread in self.attention_spread]
-        if self.skew:
-            document["skew"] = [list(point) for point in self.skew]
+        for name, points in (("skew", self.skew), ("mixed_skew", self.mixed_skew)):
+            if points:
+                document[name] = [list(point) for point in points]
         if self.steps:
             document["steps"] = [[*step[:-1], int(step.is_held_out)] for step in self.steps]
         return document

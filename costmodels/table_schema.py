@@ -65,6 +65,7 @@ PARAMETERS: Mapping[str, Mapping[str, type]] = {
         "host_us": float,
         "host_combine": str,
         "prefill_step_factor": float,
+        "split_kv_below": int,
         "decode_attention": str,
         "extrapolation": str,
     },

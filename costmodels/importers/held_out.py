@@ -35,7 +35,9 @@ def held_out_errors(grids: OperatorGrids) -> dict[str, Value]:
     mixed = [point for point in grids.attention if point[0] and point[2]]
     errors += _surface_errors([(new, past, us) for new, past, _, _, us in chunks], random)
     errors += _surface_errors([(seqs, context, us) for _, _, seqs, context, us in decodes], random)
-    errors += _surface_errors([(seqs, context, us) for _, _, seqs, context, us in mixed], random)
+    for chunk in sorted({point[0] for point in mixed}):
+        rows = [(seqs, context, us) for new, _, seqs, context, us in mixed if new == chunk]
+        errors += _surface_errors(rows, random)
     if not errors:
         raise ConfigError("every grid has fewer than 3 points: too few to say how far it is off")
     summary: dict[str, Value] = {"split": SPLIT, "n": len(errors)}

@@ -61,9 +61,10 @@ def imported_table(
     counted: dict[str, Operator],
     attention: tuple[AttentionPoint, ...],
     skew: tuple[tuple[int, float], ...] = (),
+    mixed_skew: tuple[tuple[int, float], ...] = (),
 ) -> CostTable:
     """The table of imported grids, with how far interpolation between them is off."""
-    grids = OperatorGrids(counted, attention, skew=skew)
+    grids = OperatorGrids(counted, attention, skew=skew, mixed_skew=mixed_skew)
     samples = len(attention) + sum(len(operator.points) for operator in counted.values())
     tp = tensor_parallel
     provenance: dict[str, Value] = {

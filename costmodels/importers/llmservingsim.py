@@ -1,10 +1,10 @@
 """Tables of LLMServingSim: FOLDER holds `meta.yaml` and `tp<N>/{dense,per_sequence,attention}.csv`.
 
 Or `tp<N>_dense.csv` and so on. Times are microseconds; one layer was timed, on one GPU, so a table
-for several GPUs has no communication in it. Attention was measured mixed: chunks of 16 tokens
-beside decodes are kept. `moe.csv`: see `experts.py`. `skew.csv` is read if meta.yaml says that the
+for several GPUs has no communication in it. Attention was measured mixed: decodes beside chunks
+without a past are kept. `moe.csv`: see `experts.py`. `skew.csv` is read if meta.yaml says that the
 profile of unequal contexts was on: alpha, the share of the way from the mean to the longest
-context, as median by decodes.
+context, as median by decodes, of decodes alone and of those beside chunks.
 
 Source: https://github.com/casys-kaist/LLMServingSim, `profiler/perf` (MIT).
 """
@@ -29,6 +29,8 @@ CALLS_PER_LAYER = {
     **{"qkv_proj": 1, "o_proj": 1, "gate_up_proj": 1, "down_proj": 1, "act_fn": 1},
     **{"rotary_emb": 1, "qk_norm": 1, "layernorm": 2},
 }
+GEMMS = ("qkv_proj", "o_proj", "gate_up_proj", "down_proj")
+"""Their grid, every 16 tokens, holds every edge of a tile."""
 ATTENTION = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode")
 SKEW = ("regime", "n", "alpha")
 PER_STEP = ("embedding", "final_layernorm", "lm_head", "sampler")
@@ -53,8 +55,8 @@ def import_llmservingsim(folder: Path, model: ModelConfig, tensor_parallel: int)
         date=meta.text("profiled_at"),
         url="https://github.com/casys-kaist/LLMServingSim, profiler/perf",
         licence="MIT",
-        note=f"host time is not in the table{communication}; mixed attention beside the smallest "
-        "chunk is kept, the rest left out",
+        note=f"host time is not in the table{communication}; mixed attention is kept beside chunks "
+        "without a past, the rest left out",
         max_num_batched_tokens=engine.whole("max_num_batched_tokens"),
     )
     counted = {**_operators(dense, "tokens"), **_operators(heads, "sequences")}
@@ -64,9 +66,15 @@ def import_llmservingsim(folder: Path, model: ModelConfig, tensor_parallel: int)
         counted["experts"] = experts_operator(tables.rows("moe", COLUMNS))
     attention = _attention(tables.rows("attention", (*ATTENTION, "time_us")))
     profiles_skew = "skew_profile" in meta and meta.section("skew_profile").values.get("enabled")
-    skew = _skew(tables.rows("skew", SKEW)) if profiles_skew else ()
+    unequal = tables.rows("skew", SKEW) if profiles_skew else []
     return imported_table(
-        source, model, tensor_parallel, counted=counted, attention=attention, skew=skew
+        source,
+        model,
+        tensor_parallel,
+        counted=counted,
+        attention=attention,
+        skew=_skew(unequal, "pure"),
+        mixed_skew=_skew(unequal, "mixed"),
     )
 
 
@@ -124,17 +132,21 @@ def _operators(rows: list[Row], axis: str) -> dict[str, Operator]:
             axis=axis,
             per="step" if layer in PER_STEP else "layer",
             calls=CALLS_PER_LAYER.get(layer, 1),
+            between="next" if layer in GEMMS else "line",
             points=points_of(pairs),
         )
         for layer, pairs in times.items()
     }
 
 
-def _skew(rows: list[Row]) -> tuple[tuple[int, float], ...]:
-    """Noise around zero, and times of nearly equal contexts, can lie outside 0 to 1."""
+def _skew(rows: list[Row], regime: str) -> tuple[tuple[int, float], ...]:
+    """Noise around zero, and times of nearly equal contexts, can lie outside 0 to 1.
+
+    Where the longest took no longer than the mean, the cell is empty.
+    """
     alphas: dict[int, list[float]] = {}
     for row in rows:
-        if row.is_(regime="pure"):
+        if row.is_(regime=regime) and row.values["alpha"]:
             alphas.setdefault(row.whole("n"), []).append(row.number("alpha", signed=True))
     return tuple((n, min(max(median(alphas[n]), 0.0), 1.0)) for n in sorted(alphas))
 
@@ -144,10 +156,4 @@ def _attention(rows: list[Row]) -> tuple[AttentionPoint, ...]:
     for row in rows:
         chunk, past, seqs, context = (row.whole(column) for column in ATTENTION)
         points.append((chunk, past, seqs, context, row.number("time_us")))
-    beside = [chunk for chunk, past, seqs, *_ in points if chunk and seqs and not past]
-    anchor = min(beside, default=0)
-    return attention_of(
-        point
-        for point in points
-        if not (point[0] and point[2]) or (point[0] == anchor and not point[1])
-    )
+    return attention_of(point for point in points if not (point[0] and point[2] and point[1]))

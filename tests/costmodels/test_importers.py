@@ -68,7 +68,8 @@ def llmservingsim(tmp_path):
     write(folder / "tp1/per_sequence.csv", "layer,sequences,time_us", ("lm_head", 1, 50.0))
     attention = [(0, 0, n, kv, 1.0 * n) for n in (1, 2, 8) for kv in (16, 64)]
     attention += [(chunk, 0, 0, 0, 2.0 * chunk) for chunk in (16, 32)]
-    attention += [(chunk, 0, 2, kv, 40.0) for chunk in (16, 32) for kv in (16, 64)]
+    attention += [(chunk, past, 2, kv, 40.0) for chunk in (16, 32) for past in (0, 16)
+                  for kv in (16, 64)]  # fmt: skip
     write(
         folder / "tp1/attention.csv", "prefill_chunk,kv_prefill,n_decode,kv_decode,time_us",
         *attention,
@@ -83,8 +84,11 @@ def test_llmservingsim_is_in_microseconds_of_one_layer(llmservingsim, tiny):
     assert model.step_ns(StepShape((), 1, 16)) == 1000 * (2 * (11 + 22 + 1) + 11 + 50)
     assert model.table.provenance["device"] == "My GPU"
     assert model.table.max_num_batched_tokens == 64
-    kept = {point[0] for point in model.table.operators.attention if point[2] and point[0]}
-    assert kept == {16}
+    attention = model.table.operators.attention
+    assert {point[0] for point in attention if point[2] and point[0]} == {16, 32}
+    assert not [point for point in attention if point[1] and point[2]]
+    between = {name: op.between for name, op in model.table.operators.counted.items()}
+    assert (between["qkv_proj"], between["layernorm"]) == ("next", "line")
 
 
 def test_llmservingsim_files_may_lie_beside_each_other(llmservingsim, tiny):
@@ -95,15 +99,21 @@ def test_llmservingsim_files_may_lie_beside_each_other(llmservingsim, tiny):
     assert model.step_ns(StepShape((), 1, 16)) == 1000 * (2 * (11 + 22 + 1) + 11 + 50)
 
 
-@pytest.mark.parametrize(("profiled", "skew"), [("true", ((2, 0.2), (8, 0.0))), ("false", ())])
-def test_unequal_contexts_count_where_their_profile_was_on(llmservingsim, tiny, profiled, skew):
-    """Medians of alpha by decodes, of pure mixes; below 0 is noise."""
+@pytest.mark.parametrize(
+    ("profiled", "skew", "mixed"), [("true", ((2, 0.2), (8, 0.0)), ((2, 0.9),)), ("false", (), ())]
+)
+def test_unequal_contexts_count_where_their_profile_was_on(
+    llmservingsim, tiny, profiled, skew, mixed
+):
+    """Medians of alpha by decodes, alone and beside chunks; below 0 is noise, no value no ratio."""
     rows = [("pure", 2, 0.1), ("pure", 2, 0.3), ("pure", 2, 0.2), ("pure", 8, -0.1)]
-    write(llmservingsim / "tp1/skew.csv", "regime,n,alpha", *rows, ("mixed", 2, 0.9))
+    beside = [("mixed", 2, 0.9), ("mixed", 2, "")]
+    write(llmservingsim / "tp1/skew.csv", "regime,n,alpha", *rows, *beside)
     meta = llmservingsim / "meta.yaml"
     meta.write_text(meta.read_text() + f"skew_profile: {{enabled: {profiled}}}\n")
     model = load_cost_model(f"llmservingsim:{llmservingsim}", model=tiny)
     assert model.table.operators.skew == skew
+    assert model.table.operators.mixed_skew == mixed
 
 
 def test_experts_are_priced_by_how_many_the_tokens_reach(llmservingsim, tiny):

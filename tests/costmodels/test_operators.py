@@ -1,6 +1,7 @@
 """`OperatorsCostModel` against hand-worked numbers."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -187,30 +188,105 @@ def test_host_time_overlaps_or_adds(host_us, combine, price_us):
     assert model.leap_ns(shape, 1).tolist() == [1000 * price_us]
 
 
-def test_steps_with_prompts_may_run_slower_than_their_kernels():
-    """Attention alone: 5 us of a chunk x 1.5 + host 5; decodes keep their 20 + 5."""
+def test_prompts_may_take_longer_than_their_kernels():
+    """Attention alone: 5 us of a chunk x 1.5 + host 5; decodes keep their 20 + 5; together they
+    take 45, of which prompts add 25: 20 + 37.5 + 5.
+    """
     grids = OperatorGrids(attention=COMPOSED.attention)
     model = OperatorsCostModel(
         grids, layers=1, host_us=5, host_combine="sum", prefill_step_factor=1.5
     )
     assert model.step_ns(prefill(16)) == 12_500
     assert model.step_ns(StepShape((), 2, 200)) == 25_000
-    assert model.explain(prefill(16))[1:] == [
-        ("steps with prompts run slower", 0.0025),
-        ("host", 0.005),
-    ]
+    both = StepShape(((16, 0),), 2, 200)
+    assert model.step_ns(both) == 62_500
+    for shape, slower in ((prefill(16), 0.0025), (both, 0.0125)):
+        assert model.explain(shape)[-2:] == [
+            ("prompts take longer than their kernels", pytest.approx(slower)),
+            ("host", 0.005),
+        ]
 
 
-def test_the_factor_of_steps_with_prompts_leaves_communication_alone():
-    """10 us of a GEMM x 1.5, 4 of attention x 1.5, and 6 of an all-reduce: 27."""
+def test_the_factor_of_prompts_leaves_communication_and_reading_the_weights_alone():
+    """A GEMM of 10 us, 4 for one token, attention of 4, an all-reduce of 6: 4 + 1.5 x 10 + 6."""
     counted = {
-        "gemm": Operator(axis="tokens", points=((16, 10.0),)),
+        "gemm": Operator(axis="tokens", points=((1, 4.0), (16, 10.0))),
         "all_reduce": Operator(axis="bytes", bytes_per_token=2, points=((32, 6.0),)),
     }
     grids = OperatorGrids(counted, ((16, 0, 0, 0, 4.0),))
     model = OperatorsCostModel(grids, layers=1, prefill_step_factor=1.5)
-    assert model.step_ns(prefill(16)) == 27_000
+    assert model.step_ns(prefill(16)) == 25_000
     assert dict(model.explain(prefill(16)))["all_reduce"] == 0.006
+    assert model.without_prompts_ns(prefill(16)) == 4_000
+
+
+BESIDE = OperatorGrids(
+    attention=(
+        *((0, 0, 2, 100, 20.0), (0, 0, 2, 200, 30.0), (16, 0, 0, 0, 5.0), (16, 0, 2, 100, 45.0)),
+        *((16, 0, 2, 200, 55.0), (32, 0, 0, 0, 8.0), (32, 0, 2, 100, 68.0), (32, 0, 2, 200, 88.0)),
+        *((64, 0, 2, 100, 999.0), (128, 0, 0, 0, 20.0)),
+    )
+)
+
+
+def test_what_decodes_add_lies_between_the_chunks_they_were_measured_beside():
+    """2 decodes at 150: 45 beside 16 tokens, 70 beside 32, 57.5 beside 24. Two chunks of 8 and 16
+    take 5 + (5 - 5) + (5 - 5) and those 57.5; beyond 32 it stays 70, a chunk without its own time
+    alone being left out: 64 take 12, 14 or less, here 8 + 1/3 x 12.
+    """
+    model = OperatorsCostModel(BESIDE, layers=1)
+    assert model.step_ns(StepShape(((16, 0),), 2, 300)) == 1000 * (5 + 45)
+    assert model.step_ns(StepShape(((32, 0),), 2, 300)) == 1000 * (8 + 70)
+    mixed = StepShape(((8, 0), (16, 0)), 2, 300)
+    assert model.step_ns(mixed) == 62_500
+    assert dict(model.explain(mixed)) == pytest.approx(
+        {"attention of chunks": 0.005, "attention of decodes beside chunks": 0.0575}
+    )
+    assert model.step_ns(StepShape(((64, 0),), 2, 300)) == 1000 * (12 + 70)
+    strict = model.with_extrapolation("error")
+    assert strict.step_ns(mixed) == 62_500
+    with pytest.raises(OutsideTableError, match=r"decode_context 201 \(measured 100 to 200\)"):
+        strict.step_ns(mixed._replace(decode_context_tokens=402))
+
+
+SPLIT = OperatorGrids(
+    attention=tuple(
+        (0, 0, seqs, context, time_us * context / 100)
+        for seqs, time_us in ((2, 10.0), (4, 14.0), (8, 40.0), (12, 60.0))
+        for context in (100, 300)
+    ),
+    skew=((2, 0.0), (4, 0.0), (8, 0.3), (12, 0.2)),
+)
+
+
+def test_decodes_on_either_side_of_another_kernel_are_not_mixed():
+    """Split below 6: 5 decodes are on the line of 2 and 4, 16 us, and padded to 8 on that of 8 and
+    12, 25 us. Unequal contexts, longest 200, add nothing split; unsplit a share of 0.3 x 8 / 5.
+    Without two kernels 5 lie between 4 and 8: 20.5, and a share of 0.075.
+    """
+    one = OperatorsCostModel(SPLIT, layers=1)
+    two = one.with_parameters(split_kv_below=6)
+    padded = two.with_parameters(decode_batch_sizes=[2, 8, 12])
+    equal, unequal = StepShape((), 5, 500, 100), StepShape((), 5, 500, 200)
+    assert [model.step_ns(equal) for model in (one, two, padded)] == [20_500, 16_000, 25_000]
+    assert one.step_ns(unequal) == pytest.approx(20_500 * 1.075, abs=2)
+    assert two.step_ns(unequal) == 16_000
+    assert padded.step_ns(unequal) == pytest.approx(25_000 * 1.48, abs=2)
+    for seqs in (2, 8, 12):
+        assert padded.step_ns(decode(seqs, 100)) == one.step_ns(decode(seqs, 100))
+    assert padded.leap_ns(unequal, 3).tolist() == [
+        padded.step_ns(unequal.after(k)) for k in (0, 1, 2)
+    ]
+    nothing_split = one.with_parameters(split_kv_below=1)
+    assert nothing_split.step_ns(unequal) == one.step_ns(unequal)
+
+
+def test_a_partly_filled_tile_costs_as_a_whole_one():
+    gemm = Operator(axis="tokens", points=((1, 5.0), (16, 8.0), (32, 9.0)), between="next")
+    model = OperatorsCostModel(OperatorGrids({"gemm": gemm}, BESIDE.attention), layers=1)
+    prices = [model.step_ns(prefill(new)) - 5000 for new in (1, 2, 16)]
+    assert prices == [5000, 8000, 8000]
+    assert dict(model.explain(prefill(17)))["gemm"] == 0.009
 
 
 SKEWED = OperatorGrids(
@@ -240,6 +316,14 @@ def test_unequal_contexts_take_a_share_of_the_way_to_the_longest():
     )
     assert model.step_ns(three._replace(chunks=((16, 0),))) == 83_000
     assert model.step_ns(StepShape((), 3, 3000)) == 30_000
+
+
+def test_unequal_contexts_may_count_otherwise_beside_chunks():
+    """Share 0.3 alone, 0.5 beside a chunk: 5 + 60 + 30."""
+    model = OperatorsCostModel(replace(SKEWED, mixed_skew=((3, 0.5),)), layers=1)
+    three = StepShape((), 3, 3000, 2000)
+    assert model.step_ns(three) == 39_000
+    assert model.step_ns(three._replace(chunks=((16, 0),))) == 95_000
 
 
 def test_a_longest_context_beyond_the_grid_counts_as_extrapolated():
@@ -294,6 +378,7 @@ def test_a_table_without_attention_of_a_kind_refuses_that_step():
         ({"layers": 0}, "layers is 0"),
         ({"layers": 1, "host_us": -1.0}, "host_us is -1"),
         ({"layers": 1, "prefill_step_factor": 0}, "prefill_step_factor is 0"),
+        ({"layers": 1, "split_kv_below": -1}, "split_kv_below is -1"),
         ({"layers": 1, "host_combine": "mean"}, "host_combine is 'mean'"),
         ({"layers": 1, "extrapolation": "linaer"}, "did you mean linear"),
     ],
@@ -320,26 +405,34 @@ def models(draw):
     mixed = []
     if draw(st.booleans()):
         mixed = [(anchor, 0, *point[2:]) for point in decodes[: draw(st.integers(0, 9))]]
-        chunks += [(anchor, 0, 0, 0, draw(TIME))] if mixed else []
+        mixed += [(anchor + 64, 0, *point[2:]) for point in decodes[: draw(st.integers(0, 3))]]
+        beside = sorted({point[0] for point in mixed})
+        chunks += [(new, 0, 0, 0, draw(TIME)) for new in beside]
     unique = {point[:-1]: point for point in [*decodes, *chunks, *mixed]}
     counted = {
         axis: Operator(
             axis=axis,
             per=draw(st.sampled_from(["layer", "step"])),
+            between=draw(st.sampled_from(["line", "next"])),
             calls=draw(st.integers(1, 3)),
             points=tuple((count, draw(TIME) / 10) for count in draw(COUNTS)),
         )
         for axis in ("tokens", "sequences")
     }
-    skew = tuple((n, draw(st.floats(0, 1))) for n in draw(st.one_of(st.just([]), COUNTS)))
+    skew, mixed_skew = (
+        tuple((n, draw(st.floats(0, 1))) for n in draw(st.one_of(st.just([]), COUNTS)))
+        for _ in range(2)
+    )
+    points = tuple(unique[key] for key in sorted(unique))
     return OperatorsCostModel(
-        OperatorGrids(counted, tuple(unique[key] for key in sorted(unique)), skew),
+        OperatorGrids(counted, points, skew=skew, mixed_skew=mixed_skew),
         layers=draw(st.integers(1, 80)),
         decode_batch_sizes=draw(st.one_of(st.just([]), COUNTS)),
         mixed_batch_sizes=draw(st.one_of(st.just([]), COUNTS)),
         host_us=draw(st.one_of(st.just(0.0), TIME)),
         host_combine=draw(st.sampled_from(["max", "sum"])),
-        prefill_step_factor=draw(st.sampled_from([1.0, 1.1])),
+        prefill_step_factor=draw(st.sampled_from([0.9, 1.0, 1.1])),
+        split_kv_below=draw(st.sampled_from([0, 2, 50])),
         extrapolation=draw(st.sampled_from(["linear", "clamp"])),
     )  # fmt: skip
 

@@ -21,7 +21,7 @@ from simulator.plan import StepShape
 
 GRIDS = OperatorGrids(
     {
-        "qkv": Operator(axis="tokens", points=((1, 10.0), (2, 10.5))),
+        "qkv": Operator(axis="tokens", points=((1, 10.0), (2, 10.5)), between="next"),
         "lm_head": Operator(axis="sequences", per="step", points=((1, 100.0),)),
         "all_reduce": Operator(axis="bytes", bytes_per_token=8192, calls=2, points=((8192, 9.0),)),
     },
@@ -30,6 +30,7 @@ GRIDS = OperatorGrids(
         *((16, 0, 0, 0, 7.0), (16, 0, 1, 16, 11.0), (16, 8, 0, 0, 8.0)),
     ),
     skew=((2, 0.25), (64, 0.07)),
+    mixed_skew=((2, 0.5),),
 )
 TABLE = CostTable(
     kind="operators",
@@ -40,6 +41,7 @@ TABLE = CostTable(
         "decode_batch_sizes": [1, 2, 4],
         "host_us": 3.0,
         "host_combine": "sum",
+        "split_kv_below": 38,
         "extrapolation": "clamp",
     },
     provenance={

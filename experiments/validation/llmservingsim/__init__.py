@@ -1,8 +1,8 @@
 """Real vLLM runs that LLMServingSim publishes, priced from its kernel tables of the same GPU.
 
 A run is a folder with `requests.csv`, `vllm_meta.json` and `profile/`. Every run is compared twice:
-with nothing fitted, and with one constant of its GPU, by which steps with prompts are slower than
-their kernels one by one (`opening.py` says where it comes from).
+with nothing fitted, and with one constant of its GPU, by which what prompts add to a step takes
+longer than their kernels one by one (`opening.py` says where it comes from).
 
 Source: https://github.com/casys-kaist/LLMServingSim, `bench/examples` (MIT).
 """

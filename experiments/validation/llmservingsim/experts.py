@@ -20,6 +20,7 @@ from costmodels.curves import BITS
 from costmodels.importers.csv_rows import find_file, read_rows
 from costmodels.importers.experts import COLUMNS, experts_operator
 from simulator.data_parallel import DataParallelResult, JointPrice, Shapes, simulate_data_parallel
+from simulator.plan import StepShape
 from simulator.prefix_cache import PrefixCache
 from simulator.schedulers.vllm import VllmScheduler
 
@@ -27,9 +28,11 @@ from .prices import Link, cost_model, usable_blocks
 from .recorded import Recorded
 from .sizes import model_of
 
+NOTHING = StepShape((), 0, 0)
+
 
 def joint_price(run: Recorded, table: CostTable, prefill_step_factor: float) -> JointPrice:
-    """The price of a step of all replicas; the factor holds for kernels, not for the link."""
+    """The price of a step of all replicas; the factor holds for what prompts add to kernels."""
     assert table.operators is not None, table.name
     counted = {**table.operators.counted}
     counted.pop("experts", None)
@@ -38,15 +41,20 @@ def joint_price(run: Recorded, table: CostTable, prefill_step_factor: float) -> 
     experts, link = _experts(run, int(str(table.parameters["layers"])))
     largest = max(run.graph_sizes, default=0)
 
+    def together(counts: list[int]) -> int:
+        most = max(counts)
+        return len(counts) * padded_size(run.graph_sizes, most) if most <= largest else sum(counts)
+
     def price(shapes: Shapes) -> int:
-        busy = [shape for shape in shapes if shape is not None]
-        tokens = [shape.prefill_tokens + shape.decode_seqs for shape in busy]
-        together = sum(tokens)
-        if max(tokens) <= largest:
-            together = len(shapes) * padded_size(run.graph_sizes, max(tokens))
-        factor = prefill_step_factor if any(shape.chunks for shape in busy) else 1.0
-        shared = round(experts.at(together) * factor) + link.at(together)
-        return max(map(slowest.step_ns, busy)) + (shared >> BITS)
+        busy = [shape or NOTHING for shape in shapes]
+        tokens = together([shape.prefill_tokens + shape.decode_seqs for shape in busy])
+        shared = experts.at(tokens)
+        if any(shape.chunks for shape in busy):
+            decodes = together([shape.decode_seqs for shape in busy])
+            added = max(shared - experts.at(max(decodes, 1)), 0)
+            shared += round(added * (prefill_step_factor - 1))
+        slowest_ns = max(slowest.step_ns(shape) for shape in shapes if shape is not None)
+        return slowest_ns + (shared + link.at(tokens) >> BITS)
 
     return price
 

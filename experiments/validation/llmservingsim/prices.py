@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
 
 from costmodels import CostTable, ModelConfig, Operator, OperatorsCostModel, kv_blocks_from_memory
@@ -16,6 +17,11 @@ from .recorded import Recorded
 from .sizes import BYTES, model_of, weight_bytes
 
 GIB = 1024**3
+MULTIPROCESSORS = {
+    "NVIDIA GeForce RTX 4090": 128,
+    "NVIDIA RTX PRO 6000 Blackwell Server Edition": 188,
+}
+"""Source: NVIDIA's architecture papers (Ada, RTX PRO Blackwell). FlashAttention 2 runs on both."""
 MESSAGES_BYTES = tuple(1 << power for power in range(10, 28))
 
 
@@ -35,14 +41,29 @@ def cost_model(
 ) -> OperatorsCostModel:
     """Steps of the run: tokens padded to the batch sizes vLLM captured, decodes and mixed alike.
 
-    prefill_step_factor: how much slower steps with prompts run than their kernels one by one.
+    prefill_step_factor: how much longer prompts take than their kernels one by one.
     """
     assert table.operators is not None, table.name
     layers = int(str(table.parameters["layers"]))
     sizes = list(run.graph_sizes)
     return OperatorsCostModel(table.operators, layers=layers, table=table).with_parameters(
-        decode_batch_sizes=sizes, mixed_batch_sizes=sizes, prefill_step_factor=prefill_step_factor
+        decode_batch_sizes=sizes,
+        mixed_batch_sizes=sizes,
+        prefill_step_factor=prefill_step_factor,
+        split_kv_below=split_kv_below(run, table),
     )
+
+
+def split_kv_below(run: Recorded, table: CostTable) -> int:
+    """The decode batch from which FlashAttention 2 splits no context; 0 for an unknown GPU.
+
+    One thread block per sequence and KV head: no split once they are 0.8 of twice the
+    multiprocessors. A CUDA graph keeps what was right for the batch it was captured with.
+    Source: vllm-project/flash-attention, `csrc/flash_attn/flash_api.cpp`, `num_splits_heuristic`.
+    """
+    multiprocessors = MULTIPROCESSORS.get(str(table.provenance["device"]), 0)
+    kv_heads = max(model_of(run.folder, run.model).kv_heads // run.gpus, 1)
+    return ceil(0.8 * 2 * multiprocessors / kv_heads)
 
 
 def usable_blocks(run: Recorded) -> tuple[int, str]:

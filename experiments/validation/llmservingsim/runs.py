@@ -10,7 +10,7 @@ from simulator.errors import ConfigError, TableFormatError
 
 from .compare import Served, compared_run, served
 from .opening import Constant, constant_of
-from .prices import kernel_table, usable_blocks
+from .prices import cost_model, kernel_table, split_kv_below, usable_blocks
 from .recorded import Recorded
 
 SOURCE = "LLMServingSim, bench/examples (MIT): vLLM AsyncLLM in process, 300 ShareGPT requests"
@@ -54,7 +54,7 @@ def report_of(runs: list[Recorded]) -> DatasetReport:
             continue
         factor, spans, seen = reference.constant
         notes.append(
-            f"{one.run.name}: the constant is x {factor:.3f} on steps with prompts, the median of "
+            f"{one.run.name}: the constant is x {factor:.3f} on what prompts add, the median of "
             f"{spans} spans of full steps in the opening of {reference.run.name}"
         )
         if abs(factor - 1) < NO_SLOWER:
@@ -88,7 +88,8 @@ def _priceable(runs: list[Recorded]) -> tuple[list[Priced], list[str]]:
 def _priced(run: Recorded) -> Priced:
     table = kernel_table(run)
     unfitted = served(run, table)
-    constant = constant_of(run, unfitted.result) if unfitted.result else None
+    result = unfitted.result
+    constant = constant_of(run, result, cost_model(run, table)) if result else None
     return Priced(run, table, unfitted, constant)
 
 
@@ -102,6 +103,9 @@ def _notes(one: Priced) -> list[str]:
     run, operators = one.run, one.table.operators
     blocks = usable_blocks(run)[1]
     skew = "measured" if operators and operators.skew else "no profile: all contexts count as equal"
+    below = split_kv_below(run, one.table)
+    split = f"below {below}" if below else "not known, one kernel assumed"
     return [
         f"{run.name}: {one.gpu}, {run.model}; {blocks}; {run.prefix_rule}; unequal contexts: {skew}"
+        f"; decode batches whose attention is split: {split}"
     ]

@@ -1,9 +1,9 @@
 """The same steps and runs, priced from NVIDIA's measured kernels: nothing is fitted to a step.
 
 Prices come from the package `aiconfigurator-core`; only the delay between client and engine is that
-of the runs at 2 requests a second. Steps with prompts run a little slower than their kernels one by
-one: how much is read off those steps at 2 requests a second, and runs without such a record are
-predicted with that one constant, too.
+of the runs at 2 requests a second. Prompts take a little longer than their kernels one by one: how
+much is read off the steps at 2 requests a second, and runs without such a record are predicted with
+that one constant, too.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def kernel_rows(
     rows = [row for each in seen for row in _step_rows(each, kernels)]
     factor = slower(seen, kernels)
     slowed = kernels.with_parameters(prefill_step_factor=factor)
-    derated = f"x {factor:.3f}, steps with prompts at 2 req/s"
+    derated = f"x {factor:.3f} on prompts, from steps at 2 req/s"
     for fitted_on, model, tested in ((UNFITTED, kernels, recordings), (derated, slowed, unseen)):
         for each in tested:
             rows += _run_rows(each, _served(each, model, calibrated[each.image]), fitted_on)
     return rows, [
         f"priced by kernels ({kernels.table.description}): the client delay is that of the fitted "
-        f"runs; steps with prompts took x {factor:.3f} of their price in the recorded steps",
+        f"runs; prompts took x {factor:.3f} of what they add to the price of the recorded steps",
         f"beyond what NVIDIA measured attention goes on in a straight line: {_farthest(kernels)}",
     ]
 
@@ -66,9 +66,16 @@ def _farthest(kernels: OperatorsCostModel) -> str:
 
 
 def slower(recordings: Sequence[Recording], kernels: OperatorsCostModel) -> float:
-    """Median over all recorded steps with prompts of measured over priced."""
-    pairs = [_steps(each, kernels, mixed=True) for each in recordings]
-    return float(np.median(np.concatenate([pair.measured / pair.predicted for pair in pairs])))
+    """The factor on what prompts add to a step: the median over all recorded steps with prompts.
+
+    Measured less the price of the same decodes without prompts, over priced less that.
+    """
+    factors = []
+    for each in recordings:
+        pair = _steps(each, kernels, mixed=True)
+        alone = _steps(each, kernels, mixed=True, with_prompts=False).predicted
+        factors.append((pair.measured - alone) / (pair.predicted - alone))
+    return float(np.median(np.concatenate(factors)))
 
 
 def _step_rows(recording: Recording, kernels: OperatorsCostModel) -> list[Row]:
@@ -79,24 +86,28 @@ def _step_rows(recording: Recording, kernels: OperatorsCostModel) -> list[Row]:
     ]
 
 
-def _steps(recording: Recording, kernels: OperatorsCostModel, *, mixed: bool) -> Samples:
-    """Steps whose time is known; prompts of one step are taken to be equally long."""
+def _steps(
+    recording: Recording, kernels: OperatorsCostModel, *, mixed: bool, with_prompts: bool = True
+) -> Samples:
+    """Steps whose time is known; prompts of one step are taken to be equally long.
+
+    with_prompts: or predict their decodes alone.
+    """
     seen = recording.steps
     assert seen is not None, recording.run  # only such recordings are asked for
     chosen = seen.is_whole & ((seen.prompts > 0) == mixed) & (seen.decode_seqs + seen.prompts > 0)
     columns = (seen.prompts, seen.prompt_tokens, seen.decode_seqs, seen.decode_context)
     shapes: NDArray[np.int64] = np.stack(columns, axis=1)[chosen].astype(np.int64)
     kinds, kind_of = np.unique(shapes, axis=0, return_inverse=True)
-    priced = np.array([_price_ms(kernels, *kind) for kind in kinds.tolist()])
+    price = kernels.step_ns if with_prompts else kernels.without_prompts_ns
+    priced = np.array([price(_shape(*kind)) for kind in kinds.tolist()]) / NS_PER_MS
     name = "step_ms (mixed)" if mixed else "step_ms (decode)"
     return recording.samples(name, seen.interval_ms[chosen], priced[kind_of.reshape(-1)])
 
 
-def _price_ms(
-    kernels: OperatorsCostModel, prompts: int, prompt_tokens: int, seqs: int, context: int
-) -> float:
+def _shape(prompts: int, prompt_tokens: int, seqs: int, context: int) -> StepShape:
     chunks = ((prompt_tokens // prompts, 0),) * prompts if prompts else ()
-    return kernels.step_ns(StepShape(chunks, seqs, context)) / NS_PER_MS
+    return StepShape(chunks, seqs, context)
 
 
 def _served(recording: Recording, model: OperatorsCostModel, image: Calibrated) -> Served:
