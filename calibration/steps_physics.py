@@ -9,6 +9,7 @@ from costmodels.hardware import GPU
 from costmodels.model_config import ModelConfig
 
 from .steps_choice import Physics
+from .steps_terms import ExpertReads
 
 BYTES_PER_CLOCK = 64
 """What one multiprocessor can read in a clock: the width of its port to the L2 cache.
@@ -39,6 +40,9 @@ class AttentionSizes(NamedTuple):
     head_dim: int
     has_experts: bool
     tokens_per_pair: float | None
+    experts: int = 0
+    experts_per_token: int = 0
+    expert_weights: int = 0
 
     @classmethod
     def of(cls, model: ModelConfig) -> AttentionSizes:
@@ -75,10 +79,18 @@ def physics_of(
     )
     if gpu is None or sizes is None or gpu.multiprocessors is None or gpu.clock_hz is None:
         return known
+    bandwidth = BANDWIDTH_EFFICIENCY * gpu.bandwidth_bytes_per_s
+    experts = None
+    if sizes.experts:
+        expert_bytes = sizes.expert_weights * bytes_per_element / tensor_parallel
+        experts = ExpertReads(
+            sizes.experts, sizes.experts_per_token, 1e3 * expert_bytes / bandwidth
+        )
     heads = max(1, sizes.kv_heads // tensor_parallel)
     bytes_per_head = 2 * sizes.layers * sizes.head_dim * bytes_per_element
-    read_s = bytes_per_head * heads / (BANDWIDTH_EFFICIENCY * gpu.bandwidth_bytes_per_s)
+    read_s = bytes_per_head * heads / bandwidth
     return known._replace(
+        experts=experts,
         wave=gpu.multiprocessors / heads,
         block_ms_per_token=1e3 * bytes_per_head / (BYTES_PER_CLOCK * gpu.clock_hz),
         read_ms_per_token=1e3 * read_s,

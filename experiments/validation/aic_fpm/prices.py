@@ -25,7 +25,14 @@ FIRST_SHARE = 0.3
 
 HYBRIDS = {
     "qwen3.6-35b-a3b": AttentionSizes(
-        layers=10, kv_heads=2, head_dim=256, has_experts=True, tokens_per_pair=None
+        layers=10,
+        kv_heads=2,
+        head_dim=256,
+        has_experts=True,
+        tokens_per_pair=None,
+        experts=256,
+        experts_per_token=8,
+        expert_weights=40 * 3 * 2048 * 512,
     )
 }
 """Models whose config.json is not bundled: of 40 layers every fourth has full attention.
