@@ -31,6 +31,8 @@ LAUNCH_US = 2.2
 BANDWIDTH_EFFICIENCY = 0.8
 BYTES = 2
 """Per element of bf16. The three numbers above are assumptions, not measurements."""
+SPIKE = 1.5
+"""A GEMM's time over the median of five neighbouring ones, from which it is no kernel's."""
 
 NOTE = (
     "norms, rope and activation are estimated from bandwidth, the history of prompt chunks from "
@@ -126,7 +128,24 @@ def _gemm(gemms: Columns, n: int, k: int, *, axis: str = "tokens", per: str = "l
 def _times_by_m(gemms: Columns, rows: NDArray[np.bool_]) -> Points:
     """m -> us; where kernels compete the last row counts."""
     times_us = 1000 * gemms["latency"][rows]
-    return dict(zip(gemms["m"][rows].tolist(), times_us.tolist(), strict=True))
+    return _without_spikes(dict(zip(gemms["m"][rows].tolist(), times_us.tolist(), strict=True)))
+
+
+def _without_spikes(times: Points) -> Points:
+    """Times well above those of fewer rows and of more are taken to be the median around them.
+
+    The tables hold single times of twice their neighbours', at other rows for every size: hiccups
+    of the measurement, for an engine would not get slower at one batch size and quick again at the
+    next. Real steps from kernel to kernel are smaller, or last.
+    """
+    sizes = sorted(times)
+    smooth = dict(times)
+    for first in range(len(sizes) - 4):
+        around_it = sorted(times[m] for m in sizes[first : first + 5])
+        middle = sizes[first + 2]
+        if times[middle] > SPIKE * around_it[2]:
+            smooth[middle] = around_it[2]
+    return smooth
 
 
 def _by_depth(columns: Columns) -> dict[int, Points]:
