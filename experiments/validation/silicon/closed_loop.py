@@ -15,16 +15,11 @@ from simulator.schedulers.vllm import VllmScheduler
 from simulator.timings import tpot_ms, ttft_ns
 from simulator.units import NS_PER_MS
 
-from .servers import Server
+from .servers import LENGTH_RATIO, Server
 
 TOKEN_BUDGET = 8192
 REQUESTS_PER_USER = 5
 SEED = 0
-LENGTH_RATIO = {"InferenceX": 0.8, "NVIDIA": 1.0}
-"""Lengths are uniform from this share of the nominal ones up to them.
-
-InferenceX states `--random-range-ratio 0.8`; nothing is known of the others.
-"""
 
 
 @lru_cache(maxsize=64)
@@ -44,7 +39,7 @@ def predicted_ms(server: Server) -> tuple[float, float]:
     if prices.table.kv is None:
         raise ConfigError(f"{server.model} does not fit {server.tp} x {server.system}")
     policy: Scheduler = VllmScheduler(TOKEN_BUDGET, max(server.users, 1))
-    if server.backend == "sglang":
+    if not server.mixes_prompts:
         policy = ContinuousScheduler(TOKEN_BUDGET, max(server.users, 1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExtrapolationWarning)
