@@ -4,9 +4,10 @@
 fitted. Kernels come from the package `aiconfigurator-core`: the same GPU, back end and dtype, in a
 newer version than the server's. What a row does not say is assumed alike for all: a budget of
 8,192 tokens, users that send their next request at once, five requests each, all starting together.
-Prompts are run beside decodes (`vllm`), by SGLang before them (`continuous`) unless its recording
-is of servers that AIConfigurator's generator launched. Left out are rows without a client's
-concurrency, and recordings whose servers cannot have computed all prompts (`reuse`).
+TensorRT-LLM and vLLM are scheduled by `vllm`, SGLang by `sglang`: its prompts go before decodes, or
+beside them in recordings of servers that AIConfigurator's generator launched. Left out are rows
+without a client's concurrency, and recordings whose servers cannot have computed all prompts
+(`reuse`).
 
 Source: https://github.com/ai-dynamo/aiconfigurator, `systems/silicon_sample.csv` (Apache-2.0).
 """

@@ -9,9 +9,9 @@ import numpy as np
 
 from costmodels import ExtrapolationWarning, load_cost_model
 from costmodels.loading import LoadedCostModel
-from simulator import ContinuousScheduler, KVCache, Scheduler, Trace, simulate
+from simulator import KVCache, Scheduler, Trace, simulate
 from simulator.errors import ConfigError
-from simulator.schedulers.vllm import VllmScheduler
+from simulator.schedulers import SglangScheduler, VllmScheduler
 from simulator.timings import tpot_ms, ttft_ns
 from simulator.units import NS_PER_MS
 
@@ -39,8 +39,10 @@ def predicted_ms(server: Server) -> tuple[float, float]:
     if prices.table.kv is None:
         raise ConfigError(f"{server.model} does not fit {server.tp} x {server.system}")
     policy: Scheduler = VllmScheduler(TOKEN_BUDGET, max(server.users, 1))
-    if not server.mixes_prompts:
-        policy = ContinuousScheduler(TOKEN_BUDGET, max(server.users, 1))
+    if server.backend == "sglang":
+        policy = SglangScheduler(
+            TOKEN_BUDGET, max(server.users, 1), enable_mixed_chunk=server.mixes_prompts
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExtrapolationWarning)
         cache = KVCache(prices.table.kv.blocks, prices.table.kv.block_size)
@@ -57,8 +59,10 @@ def load(server: Server) -> Trace:
         random.integers(max(int(ratio * length), 1), length, requests, endpoint=True)
         for length in (server.isl, server.osl)
     )
+    outputs = np.maximum(outputs, 2)
     return Trace(
         arrival_ns=np.zeros(requests, np.int64),
         prompt_tokens=prompts,
-        output_tokens=np.maximum(outputs, 2),
+        output_tokens=outputs,
+        max_tokens=outputs,
     )
