@@ -24,15 +24,13 @@ from costmodels.operators_table import AttentionPoint, Operator
 from simulator.errors import ConfigError
 
 from .imported import heads_of, points_of
-from .kernel_attention import Columns, Points, around, attention_points, line
+from .kernel_attention import Columns, Points, around, attention_points, line, without_spikes
 
 ELEMENTWISE_KERNELS = 5
 LAUNCH_US = 2.2
 BANDWIDTH_EFFICIENCY = 0.8
 BYTES = 2
 """Per element of bf16. The three numbers above are assumptions, not measurements."""
-SPIKE = 1.5
-"""A GEMM's time over the median of five neighbouring ones, from which it is no kernel's."""
 
 NOTE = (
     "norms, rope and activation are estimated from bandwidth, the history of prompt chunks from "
@@ -126,26 +124,12 @@ def _gemm(gemms: Columns, n: int, k: int, *, axis: str = "tokens", per: str = "l
 
 
 def _times_by_m(gemms: Columns, rows: NDArray[np.bool_]) -> Points:
-    """m -> us; where kernels compete the last row counts."""
-    times_us = 1000 * gemms["latency"][rows]
-    return _without_spikes(dict(zip(gemms["m"][rows].tolist(), times_us.tolist(), strict=True)))
+    """m -> us, without spikes; where kernels compete the last row counts.
 
-
-def _without_spikes(times: Points) -> Points:
-    """Times well above those of fewer rows and of more are taken to be the median around them.
-
-    The tables hold single times of twice their neighbours', at other rows for every size: hiccups
-    of the measurement, for an engine would not get slower at one batch size and quick again at the
-    next. Real steps from kernel to kernel are smaller, or last.
+    Some tables hold single times of twice their neighbours', at other m for every n and k.
     """
-    sizes = sorted(times)
-    smooth = dict(times)
-    for first in range(len(sizes) - 4):
-        around_it = sorted(times[m] for m in sizes[first : first + 5])
-        middle = sizes[first + 2]
-        if times[middle] > SPIKE * around_it[2]:
-            smooth[middle] = around_it[2]
-    return smooth
+    times_us = 1000 * gemms["latency"][rows]
+    return without_spikes(dict(zip(gemms["m"][rows].tolist(), times_us.tolist(), strict=True)))
 
 
 def _by_depth(columns: Columns) -> dict[int, Points]:
