@@ -30,9 +30,11 @@ Source: vLLM 0.20, `CompilationConfig.cudagraph_capture_sizes`, `max_cudagraph_c
 
 
 class AttentionSizes(NamedTuple):
-    """Sizes of a model's attention. layers: those that keep a KV cache.
+    """Sizes of a model's attention, and of its experts. layers: those that keep a KV cache.
 
-    tokens_per_pair: FLOPs of a token pair / of a token's matrices; None: not known.
+    tokens_per_pair: FLOPs of a token pair / of a token's matrices; None: not known. experts,
+    experts_per_token: of a layer; 0: dense, or not known. expert_weights: of one expert, summed
+    over all layers.
     """
 
     layers: int
@@ -46,9 +48,17 @@ class AttentionSizes(NamedTuple):
 
     @classmethod
     def of(cls, model: ModelConfig) -> AttentionSizes:
-        """Those of a dense model."""
-        per_pair = model.attention_tokens_per_pair
-        return cls(model.layers, model.kv_heads, model.head_dim, False, per_pair)
+        """Those of a model."""
+        return cls(
+            layers=model.layers,
+            kv_heads=model.kv_heads,
+            head_dim=model.head_dim,
+            has_experts=model.experts > 0,
+            tokens_per_pair=model.attention_tokens_per_pair,
+            experts=model.experts,
+            experts_per_token=model.experts_per_token,
+            expert_weights=model.layers * model.expert_weights,
+        )
 
 
 def physics_of(
