@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .steps_fit import errors_by_group, fit_form, grouped
-from .steps_terms import ExpertReads, Form, StepTable
+from .steps_physics import Physics
+from .steps_terms import Form, StepTable
 
 Ints = NDArray[np.int64]
 
@@ -42,42 +43,6 @@ EVENLY_USED = (1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25)
 """Share of a model's experts among which its tokens are as if sent at random; tried."""
 TOKENS_PER_PAIR = (0.0, 1 / 60_000, 1 / 30_000, 1 / 20_000, 1 / 10_000, 1 / 5_000)
 """Tried where the model's FLOPs are not known."""
-
-
-class Physics(NamedTuple):
-    """What is known before any fit; None or (): not known.
-
-    attention_tokens_per_pair: FLOPs of a token pair's attention / of a token's matrices.
-    batch_sizes: decode batches that CUDA graphs were captured for. has_experts: padding a batch
-        can read the weights of more experts, so that each captured batch has a price of its own;
-        in a dense model it reads nothing more. wave: multiprocessors / KV heads per GPU.
-    block_ms_per_token: KV bytes of a token and KV head / what one multiprocessor can read.
-    read_ms_per_token: KV bytes of a token / bandwidth, for logs that cannot tell the price of a
-        context from that of a sequence. captured_tokens: of the largest CUDA graph.
-    experts: all experts of a layer, and what reading one of every layer takes.
-    """
-
-    attention_tokens_per_pair: float | None = None
-    batch_sizes: tuple[int, ...] = ()
-    has_experts: bool | None = None
-    wave: float | None = None
-    block_ms_per_token: float | None = None
-    read_ms_per_token: float | None = None
-    captured_tokens: int | None = None
-    experts: ExpertReads | None = None
-
-    @property
-    def form(self) -> Form:
-        """What needs no evidence from a log, being known."""
-        known = self.wave is not None and self.block_ms_per_token is not None
-        return Form(
-            attention_tokens_per_pair=self.attention_tokens_per_pair or 0.0,
-            padded_sizes=self.batch_sizes,
-            experts=self.experts,
-            wave=self.wave if known else None,
-            is_max=known,
-            block_ms_per_token=self.block_ms_per_token if known else None,
-        )
 
 
 class Error(NamedTuple):

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from costmodels.hardware import GPU
 from costmodels.model_config import ModelConfig
 
-from .steps_choice import Physics
-from .steps_terms import ExpertReads
+from .steps_terms import ExpertReads, Form
 
 BYTES_PER_CLOCK = 64
 """What one multiprocessor can read in a clock: the width of its port to the L2 cache.
@@ -27,6 +26,42 @@ VLLM_BATCH_SIZES = (1, 2, 4, *range(8, 256, 8), *range(256, VLLM_CAPTURED_TOKENS
 
 Source: vLLM 0.20, `CompilationConfig.cudagraph_capture_sizes`, `max_cudagraph_capture_size`.
 """
+
+
+class Physics(NamedTuple):
+    """What is known before any fit; None or (): not known.
+
+    attention_tokens_per_pair: FLOPs of a token pair's attention / of a token's matrices.
+    batch_sizes: decode batches that CUDA graphs were captured for. has_experts: padding a batch
+        can read the weights of more experts, so that each captured batch has a price of its own;
+        in a dense model it reads nothing more. wave: multiprocessors / KV heads per GPU.
+    block_ms_per_token: KV bytes of a token and KV head / what one multiprocessor can read.
+    read_ms_per_token: KV bytes of a token / bandwidth, for logs that cannot tell the price of a
+        context from that of a sequence. captured_tokens: of the largest CUDA graph.
+    experts: all experts of a layer, and what reading one of every layer takes.
+    """
+
+    attention_tokens_per_pair: float | None = None
+    batch_sizes: tuple[int, ...] = ()
+    has_experts: bool | None = None
+    wave: float | None = None
+    block_ms_per_token: float | None = None
+    read_ms_per_token: float | None = None
+    captured_tokens: int | None = None
+    experts: ExpertReads | None = None
+
+    @property
+    def form(self) -> Form:
+        """What needs no evidence from a log, being known."""
+        known = self.wave is not None and self.block_ms_per_token is not None
+        return Form(
+            attention_tokens_per_pair=self.attention_tokens_per_pair or 0.0,
+            padded_sizes=self.batch_sizes,
+            experts=self.experts,
+            wave=self.wave if known else None,
+            is_max=known,
+            block_ms_per_token=self.block_ms_per_token if known else None,
+        )
 
 
 class AttentionSizes(NamedTuple):

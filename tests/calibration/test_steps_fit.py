@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from calibration.fit import FitOptions
-from calibration.steps_choice import Physics, choose_form
+from calibration.steps_choice import choose_form
 from calibration.steps_fit import fit_form
 from calibration.steps_model import fit_log, fit_steps_model, step_table
-from calibration.steps_physics import AttentionSizes, physics_of
+from calibration.steps_physics import AttentionSizes, Physics, physics_of
 from calibration.steps_terms import ExpertReads, Form, StepTable
 from calibration.unidentified import unidentified
 from costmodels import GPUS, StepsCostModel, find_model
