@@ -12,8 +12,8 @@ from simulator.errors import ConfigError
 
 from .fit import Errors, FitOptions, Quantities, StepFit, errors_of, fit_steps, quantities_of
 from .step_log import Bools, Floats, StepLog
-from .steps_choice import Physics
 from .steps_model import fit_log
+from .steps_physics import Physics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ The steps left out are whole stretches of the log, since neighbouring steps are 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .steps_fit import errors_by_group, fit_form, grouped
+from .steps_physics import Physics
 from .steps_terms import Form, StepTable
 
 Ints = NDArray[np.int64]
@@ -27,45 +28,21 @@ EARNED = 0.95
 CHOICE_ROUNDS = 15
 PASSES = 2
 
+FEWEST_PER_BATCH = 10
+"""Steps of every captured batch that tell a price for each; with fewer of any, prices follow from
+the experts that a batch reads, if the model's are known.
+
+Ten observations to a coefficient are the usual least.
+"""
+
 KNEES = (0.0, 50.0, 100.0, 150.0, 200.0, 250.0, 300.0, 400.0)
 CAPTURED = (256, 512, 1024)
 FULL_AT = (12, 16, 20, 24, 32, 48, 64)
 """Multiprocessors / KV heads of a GPU: 100 / 8 or more. Tried where they are not known."""
+EVENLY_USED = (1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25)
+"""Share of a model's experts among which its tokens are as if sent at random; tried."""
 TOKENS_PER_PAIR = (0.0, 1 / 60_000, 1 / 30_000, 1 / 20_000, 1 / 10_000, 1 / 5_000)
 """Tried where the model's FLOPs are not known."""
-
-
-class Physics(NamedTuple):
-    """What is known before any fit; None or (): not known.
-
-    attention_tokens_per_pair: FLOPs of a token pair's attention / of a token's matrices.
-    batch_sizes: decode batches that CUDA graphs were captured for. has_experts: padding a batch
-        can read the weights of more experts, so that each captured batch has a price of its own;
-        in a dense model it reads nothing more. wave: multiprocessors / KV heads per GPU.
-    block_ms_per_token: KV bytes of a token and KV head / what one multiprocessor can read.
-    read_ms_per_token: KV bytes of a token / bandwidth, for logs that cannot tell the price of a
-        context from that of a sequence. captured_tokens: of the largest CUDA graph.
-    """
-
-    attention_tokens_per_pair: float | None = None
-    batch_sizes: tuple[int, ...] = ()
-    has_experts: bool | None = None
-    wave: float | None = None
-    block_ms_per_token: float | None = None
-    read_ms_per_token: float | None = None
-    captured_tokens: int | None = None
-
-    @property
-    def form(self) -> Form:
-        """What needs no evidence from a log, being known."""
-        known = self.wave is not None and self.block_ms_per_token is not None
-        return Form(
-            attention_tokens_per_pair=self.attention_tokens_per_pair or 0.0,
-            padded_sizes=self.batch_sizes,
-            wave=self.wave if known else None,
-            is_max=known,
-            block_ms_per_token=self.block_ms_per_token if known else None,
-        )
 
 
 class Error(NamedTuple):
@@ -99,6 +76,10 @@ def choose_form(steps: StepTable, physics: Physics) -> Choice:
     met = bisect_left(physics.batch_sizes, most) + 1
     padded = physics.batch_sizes
     physics = physics._replace(batch_sizes=physics.batch_sizes[:met])
+    if physics.experts is not None:
+        is_told = _all_seen(physics.batch_sizes, steps)
+        unknown = {"experts": None} if is_told else {"batch_sizes": ()}
+        physics = physics._replace(**unknown)
     thinned = _thinned(steps)
     folds = _folds(thinned)
     start = replace(physics.form, padded_sizes=padded)
@@ -120,10 +101,18 @@ def _longest(form: Form, physics: Physics) -> Iterable[Form]:
         yield from (replace(none, full_at=full_at) for full_at in FULL_AT)
         return
     for is_max in (False, True):
-        yield replace(none, wave=physics.wave, is_max=is_max)
+        if form.experts is None:
+            yield replace(none, wave=physics.wave, is_max=is_max)
         if physics.block_ms_per_token is not None:
             block_ms = physics.block_ms_per_token
             yield replace(none, wave=physics.wave, is_max=is_max, block_ms_per_token=block_ms)
+
+
+def _experts(form: Form, physics: Physics) -> Iterable[Form]:
+    if physics.experts is not None:
+        for share in EVENLY_USED:
+            used = max(round(share * physics.experts.evenly_used), physics.experts.per_token)
+            yield replace(form, experts=physics.experts._replace(evenly_used=used))
 
 
 def _batches(form: Form, physics: Physics) -> Iterable[Form]:
@@ -151,6 +140,7 @@ QUESTIONS = (
     Question(_knee, 1),
     Question(_captured, 1),
     Question(_attention, 1),
+    Question(_experts, 0),
     Question(_longest, 0),
     Question(_batches, 0),
 )
@@ -214,6 +204,13 @@ def _folds(steps: StepTable) -> Ints:
     stretch = np.arange(groups) * FOLDS * STRETCHES_PER_FOLD // max(groups, 1)
     folds: Ints = stretch % FOLDS
     return folds
+
+
+def _all_seen(sizes: Sequence[int], steps: StepTable) -> bool:
+    """Whether every captured batch was met often enough to tell its price."""
+    decodes = steps.decode_seqs[~steps.has_prompt & (steps.decode_seqs > 0)]
+    met = np.bincount(np.searchsorted(sizes, decodes), minlength=len(sizes))
+    return bool((met[: len(sizes)] >= FEWEST_PER_BATCH).all())
 
 
 def _thinned(steps: StepTable) -> StepTable:

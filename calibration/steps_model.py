@@ -11,8 +11,9 @@ from simulator.errors import ConfigError
 
 from .fit import FitOptions, StepFit, errors_of, quantities_of
 from .step_log import Bools, Floats, StepLog
-from .steps_choice import CHOICE_ROUNDS, Error, Physics, choose_form
+from .steps_choice import CHOICE_ROUNDS, Error, choose_form
 from .steps_fit import FittedForm, Groups, fit_form, grouped
+from .steps_physics import Physics
 from .steps_terms import StepTable
 from .unidentified import Unidentified, unidentified
 

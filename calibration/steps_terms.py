@@ -14,6 +14,8 @@ from costmodels.table import Value
 
 from .step_log import Bools, Floats
 
+EXPERTS = "expert_ms"
+"""A term of the fit alone: the model gets it as prices of captured batches (`Form.parameters`)."""
 DENSE = ("step_ms", "compute_ms_per_token", "prefill_step_ms", "continued_prompt_ms")
 
 
@@ -45,14 +47,35 @@ class StepTable(NamedTuple):
         return result
 
 
+class ExpertReads(NamedTuple):
+    """How many experts of a layer a batch reads: each token is sent to `per_token` of them.
+
+    Tokens that choose at random among `evenly_used` experts meet, in a batch of n, n x per_token
+    at most and evenly_used x (1 - (1 - per_token / evenly_used)^n) on average. A router favours
+    some experts, and texts that are alike share them: `evenly_used` is then below the number that
+    the model has. ms: of reading one expert's weights in every layer; None: fitted.
+    """
+
+    evenly_used: int
+    per_token: int
+    ms: float | None = None
+
+    def beyond_one(self, batch: Floats) -> Floats:
+        """Experts that so many tokens read beyond those of a single one."""
+        share = self.per_token / self.evenly_used
+        read: Floats = self.evenly_used * (1 - (1 - share) ** np.maximum(batch, 1))
+        return np.maximum(read - self.per_token, 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """Which terms a fit has, and the numbers that it does not solve for.
 
     knee_tokens, attention_tokens_per_pair: of the compute term. captured_tokens: of the largest
     CUDA graph; None: nothing beyond it costs extra. has_floor: and a step beyond it has a floor.
-    batch_sizes: one level of decode price for each; (): a price per sequence. padded_sizes: the
-    captured batches, for the longest context. full_at, wave: how it counts (`StepsParameters`);
+    batch_sizes: one level of decode price for each; experts: a level that follows from the experts
+    a batch reads; neither: a price per sequence. padded_sizes: the captured batches, for experts
+    and for the longest context. full_at, wave: how it counts (`StepsParameters`);
     both None: not at all. is_max: the larger of it and the KV read, not their sum.
     block_ms_per_token, read_ms_per_token: prices of the longest context and of all contexts, where
     they are not fitted. absent: terms that are 0.
@@ -64,6 +87,7 @@ class Form:
     has_floor: bool = False
     batch_sizes: tuple[int, ...] = ()
     padded_sizes: tuple[int, ...] = ()
+    experts: ExpertReads | None = None
     full_at: int | None = None
     wave: float | None = None
     is_max: bool = False
@@ -77,6 +101,7 @@ class Form:
         known = {
             "decode_ms_per_context_token": self.read_ms_per_token,
             "longest_context_ms_per_token": self.block_ms_per_token,
+            EXPERTS: self.experts.ms if self.experts else None,
             **dict.fromkeys(self.absent, 0.0),
         }
         return {term: price for term, price in known.items() if price is not None}
@@ -97,7 +122,9 @@ class Form:
         if self.captured_tokens is not None:
             names.append("uncaptured_step_ms")
         names += [f"decode_batch_ms[{size}]" for size in self.batch_sizes[1:]]
-        if not self.batch_sizes:
+        if self.experts:
+            names.append(EXPERTS)
+        elif not self.batch_sizes:
             names.append("decode_ms_per_sequence")
         names.append("decode_ms_per_context_token")
         return (*names, "longest_context_ms_per_token") if self.has_longest else tuple(names)
@@ -111,7 +138,9 @@ class Form:
         if self.captured_tokens is not None:
             parts.append(self.uncaptured(steps).astype(np.float64))
         parts += [(steps.decode_seqs > size).astype(np.float64) for size in self.batch_sizes[:-1]]
-        if not self.batch_sizes:
+        if self.experts:
+            parts.append(self._experts_read(self.experts, steps))
+        elif not self.batch_sizes:
             parts.append(steps.decode_seqs)
         parts.append(steps.decode_context_tokens)
         if self.has_longest:
@@ -131,7 +160,7 @@ class Form:
         given: dict[str, Value] = {
             name: tidy(value)
             for name, value in coefficients.items()
-            if value and not name.startswith("decode_batch_ms")
+            if value and name != EXPERTS and not name.startswith("decode_batch_ms")
         }
         if given.get("compute_ms_per_token"):
             given["knee_tokens"] = self.knee_tokens
@@ -140,9 +169,9 @@ class Form:
             given["uncaptured_floor_ms"] = tidy(floor_ms)
         if floor_ms or given.get("uncaptured_step_ms"):
             given["captured_tokens"] = self.captured_tokens
-        levels = [coefficients.get(f"decode_batch_ms[{size}]", 0.0) for size in self.batch_sizes]
+        levels = self._levels(coefficients)
         if any(levels):
-            given["decode_batch_ms"] = [tidy(level) for level in np.cumsum(levels)]
+            given["decode_batch_ms"] = [tidy(level) for level in levels]
         if given.get("longest_context_ms_per_token"):
             if self.is_max:
                 given["decode_attention"] = "max"
@@ -153,6 +182,20 @@ class Form:
         if "decode_batch_ms" in given or "longest_context_sequences_per_wave" in given:
             given["decode_batch_sizes"] = list(self.padded_sizes)
         return given
+
+    def _levels(self, coefficients: Mapping[str, float]) -> list[float]:
+        """Price of each captured batch beyond that of one sequence; [] without such prices."""
+        if self.experts:
+            read = self.experts.beyond_one(np.array(self.padded_sizes, dtype=np.float64))
+            return list((coefficients[EXPERTS] * read).tolist())
+        steps = [coefficients.get(f"decode_batch_ms[{size}]", 0.0) for size in self.batch_sizes]
+        return list(np.cumsum(steps).tolist())
+
+    def _experts_read(self, experts: ExpertReads, steps: StepTable) -> Floats:
+        """Experts that the decodes read beyond those of a single one, by their captured batch."""
+        found, back = np.unique(steps.decode_seqs, return_inverse=True)
+        padded = np.array([self._padded(int(count)) for count in found], dtype=np.float64)
+        return experts.beyond_one(padded)[back]
 
     def _shares(self, seqs: Floats) -> Floats:
         if self.full_at:

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .step_log import Floats
-from .steps_choice import CHOICE_ROUNDS, Physics
+from .steps_choice import CHOICE_ROUNDS
 from .steps_fit import fit_form, grouped
+from .steps_physics import Physics
 from .steps_terms import Form, StepTable
 
 INDISTINCT = 0.03

@@ -19,7 +19,7 @@ from simulator.errors import ConfigError, nearest
 
 from .importers.imported import Source, imported_table
 from .importers.kernels import NOTE, operators_of, refuse_experts
-from .importers.package_tables import Place, read_kernels
+from .importers.package_tables import Place, gemms, read_kernels
 from .model_config import ModelConfig
 from .model_memory import DEFAULT_ACTIVATION_RESERVE_BYTES, kv_blocks_from_memory
 from .section import Section
@@ -108,6 +108,16 @@ def measured_table(
     command = f"runway cost aiconfigurator:{name} --model {model.name} "
     command += f"--tensor-parallel-size {tensor_parallel}"
     return replace(table, provenance={**table.provenance, "command": command})
+
+
+def fastest_gemm_flops(name: str, dtype: str) -> float:
+    """FLOP/s of the quickest GEMM that was measured on one GPU of `SYSTEM/BACKEND`.
+
+    Raises ConfigError without the package, and for what it has not measured.
+    """
+    columns = gemms(_place(name).newest("gemm", "gemm_perf"), _known(dtype, DTYPES, "dtype"))
+    products = columns["m"].astype(float) * columns["n"] * columns["k"]
+    return float((2e3 * products / columns["latency"]).max())
 
 
 def _place(name: str) -> Place:

@@ -24,7 +24,7 @@ from costmodels.operators_table import AttentionPoint, Operator
 from simulator.errors import ConfigError
 
 from .imported import heads_of, points_of
-from .kernel_attention import Columns, Points, around, attention_points, line
+from .kernel_attention import Columns, Points, around, attention_points, line, without_spikes
 
 ELEMENTWISE_KERNELS = 5
 LAUNCH_US = 2.2
@@ -124,9 +124,12 @@ def _gemm(gemms: Columns, n: int, k: int, *, axis: str = "tokens", per: str = "l
 
 
 def _times_by_m(gemms: Columns, rows: NDArray[np.bool_]) -> Points:
-    """m -> us; where kernels compete the last row counts."""
+    """m -> us, without spikes; where kernels compete the last row counts.
+
+    Some tables hold single times of twice their neighbours', at other m for every n and k.
+    """
     times_us = 1000 * gemms["latency"][rows]
-    return dict(zip(gemms["m"][rows].tolist(), times_us.tolist(), strict=True))
+    return without_spikes(dict(zip(gemms["m"][rows].tolist(), times_us.tolist(), strict=True)))
 
 
 def _by_depth(columns: Columns) -> dict[int, Points]:

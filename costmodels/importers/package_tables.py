@@ -61,8 +61,8 @@ def read_kernels(
     path = place.newest("gemm", "gemm_perf")
     fuses = is_static and place.backend in FUSES_SCALING
     kernels = Kernels(
-        gemm=_gemms(path, dtype),
-        head_gemm=None if dtype == HEAD_DTYPE else _gemms(path, HEAD_DTYPE),
+        gemm=gemms(path, dtype),
+        head_gemm=None if dtype == HEAD_DTYPE else gemms(path, HEAD_DTYPE),
         prefill=_attention(place, "context", model.head_dim, kv_dtype),
         decode=_attention(place, "generation", model.head_dim, kv_dtype),
         all_reduce=_all_reduce(place, tensor_parallel) if tensor_parallel > 1 else None,
@@ -74,7 +74,8 @@ def read_kernels(
     return kernels, path.parent.name
 
 
-def _gemms(path: Path, dtype: str) -> Columns:
+def gemms(path: Path, dtype: str) -> Columns:
+    """m, n, k and latency (ms) of the GEMMs of one dtype."""
     return _read(path, ("m", "n", "k"), [("gemm_dtype", "=", dtype)])
 
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from calibration.fit import FitOptions
-from calibration.steps_choice import Physics, choose_form
+from calibration.steps_choice import choose_form
 from calibration.steps_fit import fit_form
 from calibration.steps_model import fit_log, fit_steps_model, step_table
-from calibration.steps_physics import AttentionSizes, physics_of
-from calibration.steps_terms import Form, StepTable
+from calibration.steps_physics import AttentionSizes, Physics, physics_of
+from calibration.steps_terms import ExpertReads, Form, StepTable
 from calibration.unidentified import unidentified
 from costmodels import GPUS, StepsCostModel, find_model
 from simulator.errors import ConfigError
@@ -104,6 +104,43 @@ def test_levels_of_captured_batches_are_found():
     truth = {k: v for k, v in TRUTH.items() if k in form.terms} | levels
     fitted = fit_form(form, measured(form, truth))
     assert fitted.parameters["decode_batch_ms"] == pytest.approx([0, 1, 1, 3, 3, 6], abs=0.02)
+
+
+EXPERTS = ExpertReads(evenly_used=64, per_token=4, ms=0.05)
+
+
+def test_experts_read_by_a_batch():
+    """2 tokens, 4 of 64 each: 8 less the 4 x 4 / 64 that both use; beyond the 4 of one, 3.75. In
+    the end all are read."""
+    assert EXPERTS.beyond_one(np.array([0.0, 1, 2, 1e6])).tolist() == pytest.approx(
+        [0, 0, 3.75, 60]
+    )
+
+
+def test_prices_of_captured_batches_follow_from_the_experts_they_read():
+    """Also of batches that no step of the log had."""
+    form = replace(FORM, experts=EXPERTS, padded_sizes=(*SIZES, 64), wave=None, is_max=False)
+    truth = {k: v for k, v in TRUTH.items() if k in form.terms} | {"expert_ms": 0.05}
+    levels = fit_form(form, measured(form, truth)).parameters["decode_batch_ms"]
+    read = 64 * (1 - (1 - 4 / 64) ** np.array([*SIZES, 64])) - 4
+    assert levels == pytest.approx((0.05 * read).tolist(), rel=1e-4)
+    free = replace(form, experts=EXPERTS._replace(ms=None))
+    found_ms = found(fit_form(free, measured(free, truth)))["expert_ms"]
+    assert found_ms == pytest.approx(0.05, rel=0.03)
+
+
+def test_a_router_that_favours_some_experts_is_told_from_a_log_with_few_sizes():
+    """Half of the experts do all the work: fewer are read than there are. With every captured
+    batch seen ten times, each has its own price instead."""
+    used = replace(FORM, experts=EXPERTS._replace(evenly_used=32), wave=None, is_max=False)
+    truth = {k: v for k, v in TRUTH.items() if k in used.terms} | {"expert_ms": 0.05}
+    steps = measured(used, truth, noise=0.01, n=800)
+    physics = PHYSICS._replace(has_experts=True, experts=EXPERTS, wave=None)
+    seldom = np.flatnonzero(~steps.has_prompt & (steps.decode_seqs == 2))
+    few = np.ones(len(steps.group), dtype=bool)
+    few[seldom[3:]] = False
+    assert choose_form(steps.rows(few), physics).form.experts == used.experts
+    assert choose_form(steps, physics).form.experts is None
 
 
 def test_outliers_hardly_move_the_fit():
@@ -227,6 +264,14 @@ def test_a_share_of_the_log_is_never_seen():
     assert fit.samples + fit.held_out.n + fit.dropped == len(served.steps)
     assert fit.held_out.p90 < 0.01
     assert model.parameters["step_ms"] == pytest.approx(5, rel=0.01)
+
+
+def test_physics_of_a_model_with_experts():
+    """Qwen3-30B-A3B on 2 B300: half of 3 x 2,048 x 768 weights in 48 layers, 2 bytes each."""
+    sizes = AttentionSizes.of(find_model("qwen3-30b-a3b"))
+    experts = physics_of(GPUS["b300-sxm"], sizes, tensor_parallel=2).experts
+    read_ms = 48 * 3 * 2048 * 768 / (0.8 * 8e12) * 1e3
+    assert experts == ExpertReads(128, 8, pytest.approx(read_ms))
 
 
 def test_physics_of_a_known_model_and_gpu():

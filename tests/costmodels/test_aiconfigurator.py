@@ -3,6 +3,7 @@
 import json
 from types import SimpleNamespace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -10,6 +11,7 @@ from pyarrow import parquet
 from costmodels import aiconfigurator, find_model, list_cost_models, load_cost_model
 from costmodels.aiconfigurator import is_installed
 from costmodels.importers.kernel_attention import attention_points, without_spikes
+from costmodels.importers.kernels import _times_by_m
 from simulator.errors import ConfigError
 from simulator.plan import StepShape
 
@@ -207,6 +209,23 @@ def test_a_decode_is_not_faster_than_the_memory():
     }
     points = attention_points(prefill, decode, heads=(4, 2), us_per_token=0.01)
     assert [point for point in points if point[2]] == [(0, 0, 2, 100, 11.0), (0, 0, 2, 1000, 20.0)]
+
+
+def test_a_gemm_of_twice_its_neighbours_time_is_a_hiccup():
+    """90 us at 8 rows, where 1 row takes 20 and 64 take 30: their mean."""
+    columns = {
+        **{"m": np.array([1, 8, 64]), "n": np.full(3, 32), "k": np.full(3, 64)},
+        "latency": np.array([0.02, 0.09, 0.03]),
+    }
+    times = _times_by_m(columns, np.ones(3, dtype=bool))
+    assert times == pytest.approx({1: 20.0, 8: 25.0, 64: 30.0})
+
+
+def test_the_fastest_gemm_of_the_newest_version(package):
+    """64 x 192 x 192 in 128 us, in fp8 in half of that."""
+    for dtype, us in (("bfloat16", 128), ("fp8", 64)):
+        found = aiconfigurator.fastest_gemm_flops("tiny_gpu/vllm", dtype)
+        assert found == pytest.approx(2 * 64 * 192 * 192 / (us * 1e-6))
 
 
 needs_package = pytest.mark.skipif(

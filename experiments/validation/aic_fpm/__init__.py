@@ -23,9 +23,10 @@ SOURCE = (
 
 FORMS = (
     "no coefficient is fitted to a step or request that is tested, but the form of the terms "
-    "(waves of attention, continued prompts, steps beyond the captured graphs), the assumed 64 "
-    "bytes a clock and the fit's few constants were settled while errors of Qwen3-32B TP1/2/4 and "
-    "Qwen3.6-35B-A3B TP1/2 were in view, test parts included: other runs are the blind test"
+    "(waves of attention, continued prompts, steps beyond the captured graphs, experts read by a "
+    "batch), the assumed 64 bytes a clock and the fit's few constants were settled while errors of "
+    "Qwen3-32B TP1/2/4 and Qwen3.6-35B-A3B TP1/2 were in view, test parts included: other runs are "
+    "the blind test"
 )
 """What was known of these recordings when the model was made."""
 

@@ -25,13 +25,21 @@ FIRST_SHARE = 0.3
 
 HYBRIDS = {
     "qwen3.6-35b-a3b": AttentionSizes(
-        layers=10, kv_heads=2, head_dim=256, has_experts=True, tokens_per_pair=None
+        layers=10,
+        kv_heads=2,
+        head_dim=256,
+        has_experts=True,
+        tokens_per_pair=None,
+        experts=256,
+        experts_per_token=8,
+        expert_weights=40 * 3 * 2048 * 512,
     )
 }
 """Models whose config.json is not bundled: of 40 layers every fourth has full attention.
 
-These are the sizes of the model's family. The layer timings of the same collection also count 10
-layers of full attention, and the blocks on which this model's prompts end follow from the heads.
+These are the sizes of the model's family: 3 x 2,048 x 512 weights an expert. The layer timings of
+the same collection also count 10 layers of full attention, and the blocks on which this model's
+prompts end follow from the heads.
 """
 LAYERWISE = "layerwise_perf_*.csv.gz"
 PUBLISHED_GPU = "b300-sxm"

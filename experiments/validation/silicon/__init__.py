@@ -4,7 +4,10 @@
 fitted. Kernels come from the package `aiconfigurator-core`: the same GPU, back end and dtype, in a
 newer version than the server's. What a row does not say is assumed alike for all: a budget of
 8,192 tokens, users that send their next request at once, five requests each, all starting together.
-TensorRT-LLM and vLLM run prompts beside decodes (`vllm`), SGLang before them (`continuous`).
+TensorRT-LLM and vLLM are scheduled by `vllm`, SGLang by `sglang`: its prompts go before decodes, or
+beside them in recordings of servers that AIConfigurator's generator launched. Left out are rows
+without a client's concurrency, and recordings whose servers cannot have computed all prompts
+(`reuse`).
 
 Source: https://github.com/ai-dynamo/aiconfigurator, `systems/silicon_sample.csv` (Apache-2.0).
 """
@@ -139,5 +142,8 @@ def _notes(servers: list[Server], excluded: Counter[str]) -> tuple[str, ...]:
         "rows (its own snapshot of 1,135 points)",
         "FP8 is priced as recorded (inputs scaled as they come), but for NVIDIA's checkpoints, "
         "whose scales are static; that was decided after both had been seen",
+        "that prompts are mixed into decodes where AIConfigurator's generator launched SGLang, and "
+        "the rules that leave out rows without concurrency and recordings with re-used prompts, "
+        "look at no error, but were written after errors had been seen",
         "TTFT is weak: it depends on how the clients start and on settings that are not recorded",
     )

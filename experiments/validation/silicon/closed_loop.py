@@ -9,22 +9,17 @@ import numpy as np
 
 from costmodels import ExtrapolationWarning, load_cost_model
 from costmodels.loading import LoadedCostModel
-from simulator import ContinuousScheduler, KVCache, Scheduler, Trace, simulate
+from simulator import KVCache, Scheduler, Trace, simulate
 from simulator.errors import ConfigError
-from simulator.schedulers.vllm import VllmScheduler
+from simulator.schedulers import SglangScheduler, VllmScheduler
 from simulator.timings import tpot_ms, ttft_ns
 from simulator.units import NS_PER_MS
 
-from .servers import Server
+from .servers import LENGTH_RATIO, Server
 
 TOKEN_BUDGET = 8192
 REQUESTS_PER_USER = 5
 SEED = 0
-LENGTH_RATIO = {"InferenceX": 0.8, "NVIDIA": 1.0}
-"""Lengths are uniform from this share of the nominal ones up to them.
-
-InferenceX states `--random-range-ratio 0.8`; nothing is known of the others.
-"""
 
 
 @lru_cache(maxsize=64)
@@ -45,7 +40,9 @@ def predicted_ms(server: Server) -> tuple[float, float]:
         raise ConfigError(f"{server.model} does not fit {server.tp} x {server.system}")
     policy: Scheduler = VllmScheduler(TOKEN_BUDGET, max(server.users, 1))
     if server.backend == "sglang":
-        policy = ContinuousScheduler(TOKEN_BUDGET, max(server.users, 1))
+        policy = SglangScheduler(
+            TOKEN_BUDGET, max(server.users, 1), enable_mixed_chunk=server.mixes_prompts
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExtrapolationWarning)
         cache = KVCache(prices.table.kv.blocks, prices.table.kv.block_size)
@@ -62,8 +59,10 @@ def load(server: Server) -> Trace:
         random.integers(max(int(ratio * length), 1), length, requests, endpoint=True)
         for length in (server.isl, server.osl)
     )
+    outputs = np.maximum(outputs, 2)
     return Trace(
         arrival_ns=np.zeros(requests, np.int64),
         prompt_tokens=prompts,
-        output_tokens=np.maximum(outputs, 2),
+        output_tokens=outputs,
+        max_tokens=outputs,
     )

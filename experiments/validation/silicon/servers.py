@@ -11,9 +11,23 @@ from typing import NamedTuple
 from costmodels.aiconfigurator import BACKENDS, systems
 from costmodels.model_config import bundled_models, find_model
 
+from .reuse import REUSED, reuses_prompts
+
+RECORDING = ("source", "backend", "backend_version", "model_path", "system", "gemm_quant_mode")
+"""Columns that tell one recording from another."""
+LENGTH_RATIO = {"InferenceX": 0.8, "NVIDIA": 1.0}
+"""Lengths are uniform from this share of the nominal ones up to them.
+
+InferenceX states `--random-range-ratio 0.8`; nothing is known of the others.
+"""
+
 
 class Server(NamedTuple):
-    """A row: what was served, on what, under which load; times in ms."""
+    """A row: what was served, on what, under which load; times in ms.
+
+    mixes_prompts: into steps with decodes; else prompts are computed before decodes go on.
+    recording: rows with the same one are of the same servers and clients.
+    """
 
     who: str
     system: str
@@ -27,6 +41,18 @@ class Server(NamedTuple):
     users: int
     ttft_ms: float
     tpot_ms: float
+    mixes_prompts: bool = True
+    recording: str = ""
+
+    @property
+    def mean_isl(self) -> float:
+        """Of the lengths that the client draws."""
+        return self.isl * (1 + LENGTH_RATIO[self.who]) / 2
+
+    @property
+    def mean_osl(self) -> float:
+        """Of the lengths that the client draws."""
+        return self.osl * (1 + LENGTH_RATIO[self.who]) / 2
 
 
 def read_servers(path: Path) -> tuple[list[Server], Counter[str]]:
@@ -40,7 +66,36 @@ def read_servers(path: Path) -> tuple[list[Server], Counter[str]]:
                 servers.append(_server(row))
             else:
                 excluded[reason] += 1
-    return servers, excluded
+    kept = [
+        server._replace(mixes_prompts=_mixes_prompts(rows))
+        for rows in _recordings(servers)
+        for server in rows
+        if not reuses_prompts(rows)
+    ]
+    if len(kept) < len(servers):
+        excluded[REUSED] += len(servers) - len(kept)
+    return kept, excluded
+
+
+def _recordings(servers: list[Server]) -> list[list[Server]]:
+    """The rows of each recording, in the order of the file."""
+    found: dict[str, list[Server]] = {}
+    for server in servers:
+        found.setdefault(server.recording, []).append(server)
+    return list(found.values())
+
+
+def _mixes_prompts(recording: list[Server]) -> bool:
+    """TensorRT-LLM and vLLM do; SGLang does where AIConfigurator's generator launched it.
+
+    Its rule for SGLang sets `enable_mixed_chunk`, which is off by default. A recording under loads
+    that are no powers of two is taken to be of such servers: those are the batch sizes that
+    AIConfigurator proposes; who launches servers by hand goes up in twos.
+
+    Source: AIConfigurator, `generator/rule_plugin/sglang.rule`.
+    """
+    is_proposed = any(server.users & (server.users - 1) for server in recording)
+    return recording[0].backend != "sglang" or is_proposed
 
 
 def _unusable(row: dict[str, str]) -> str | None:
@@ -56,7 +111,7 @@ def _unusable(row: dict[str, str]) -> str | None:
             users and batch and float(users) != float(batch)
         )
         or float(row["pp_size"] or 1) != 1,
-        "no concurrency": not (users or batch),
+        "no concurrency of the client": not users,
         "one output token": float(row["osl"]) < 2,
     }
     return next((rule for rule, applies in rules.items() if applies), None)
@@ -91,7 +146,8 @@ def _server(row: dict[str, str]) -> Server:
         tp=int(float(row["tp_size"])),
         isl=int(float(row["isl"])),
         osl=int(float(row["osl"])),
-        users=int(float(row["concurrency"] or row["batch_size"])),
+        users=int(float(row["concurrency"])),
         ttft_ms=float(row["silicon_ttft_ms"]),
         tpot_ms=float(row["silicon_tpot_ms"]),
+        recording="/".join(row[key] for key in RECORDING),
     )

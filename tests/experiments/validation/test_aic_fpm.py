@@ -188,7 +188,9 @@ def test_measured_hybrid_runs_step_by_step(real, name):
         (DENSE[0], 1, 0.029, 0.031, 0.019, 0.006),
         (DENSE[1], 1, 0.039, 0.042, 0.020, 0.005),
         (DENSE[2], 1, 0.018, 0.050, 0.009, 0.006),
-        (HYBRID[1], 0, 0.025, 0.035, 0.013, 0.008),
+        (HYBRID[0], 0, 0.044, 0.035, 0.029, 0.025),
+        (HYBRID[1], 0, 0.027, 0.038, 0.013, 0.008),
+        (HYBRID[1], 1, 0.046, 0.084, 0.045, 0.036),
     ],
 )
 def test_prices_fitted_to_a_part_of_a_measured_run(real, name, split, decode, mixed, e2e, makespan):
