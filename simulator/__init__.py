@@ -19,6 +19,7 @@ from .errors import (
 )
 from .kv_cache import KVCache
 from .plan import ALL, NONE, Holds, Plan, StepShape
+from .prefix_cache import PrefixCache
 from .request import Request, Sequence
 from .result import Result, State
 from .schedulers import (
@@ -28,6 +29,7 @@ from .schedulers import (
     ContinuousScheduler,
     Scheduler,
     StaticScheduler,
+    VllmScheduler,
 )
 from .simulation import simulate
 from .trace import Trace
@@ -51,6 +53,7 @@ __all__ = [
     "KVCache",
     "OutsideTableError",
     "Plan",
+    "PrefixCache",
     "Request",
     "RequestTooLargeError",
     "Result",
@@ -64,6 +67,7 @@ __all__ = [
     "StepShape",
     "TableFormatError",
     "Trace",
+    "VllmScheduler",
     "WorkloadError",
     "simulate",
 ]

@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from simulator import ChunkedPrefillScheduler, CostModel, KVCache, Result, Trace, simulate
+from simulator import (
+    ChunkedPrefillScheduler,
+    CostModel,
+    KVCache,
+    PrefixCache,
+    Result,
+    Trace,
+    VllmScheduler,
+    simulate,
+)
 from workloads import generate, read_trace
 
 from .prices import BLOCK_SIZE, BLOCKS, PeerPrices, tangent
@@ -34,14 +43,20 @@ class Load:
         prompt, output = f"fixed:{PROMPT_TOKENS}", f"fixed:{OUTPUT_TOKENS}"
         return generate(requests=REQUESTS, rate=self.rate, prompt=prompt, output=output)
 
-    def simulate(self, prices: str) -> Result:
-        """Serve the load; prices: a name in `PRICES`."""
-        models: dict[str, CostModel] = {"linear": tangent(self.cache_use), "peer": PeerPrices()}
-        scheduler = ChunkedPrefillScheduler(MAX_NUM_BATCHED_TOKENS, MAX_NUM_SEQS)
-        return simulate(self.trace(), scheduler, models[prices], KVCache(BLOCKS, BLOCK_SIZE))
+    def simulate(self, way: str) -> Result:
+        """Serve the load; way: a name in `WAYS`."""
+        prices: CostModel = PeerPrices() if way == "peer" else tangent(self.cache_use)
+        limits = MAX_NUM_BATCHED_TOKENS, MAX_NUM_SEQS
+        if way == "vllm":
+            cache: KVCache = PrefixCache(BLOCKS, BLOCK_SIZE)
+            return simulate(self.trace(), VllmScheduler(*limits), prices, cache)
+        scheduler = ChunkedPrefillScheduler(*limits)
+        return simulate(self.trace(), scheduler, prices, KVCache(BLOCKS, BLOCK_SIZE))
 
 
-PRICES = ("linear", "peer")
+WAYS = ("linear", "peer", "vllm")
+"""`chunked` with linear prices and with the peer's own; `vllm` as it comes (an asynchronous
+pipeline, prefix caching) with linear ones."""
 
 LOADS = {
     load.name: load

@@ -10,11 +10,13 @@ import json
 import sys
 from dataclasses import dataclass, field
 from math import exp, log
+from platform import python_version
 from statistics import median
+from sysconfig import get_config_var
 
 import numpy as np
 
-from .loads import LOADS, PRICES, Load, available
+from .loads import LOADS, WAYS, Load, available
 from .peer import PYTHON, PeerRun, replay
 from .peer import __doc__ as how_to_install
 from .processes import run
@@ -25,22 +27,22 @@ REPETITIONS = 5
 
 @dataclass(slots=True)
 class Samples:
-    """What the repetitions of one load gave; ours by price model, the peer's by prefix caching."""
+    """What the repetitions of one load gave; ours by way, the peer's by prefix caching."""
 
     ours: dict[str, list[dict[str, float]]] = field(default_factory=dict)
     peers: dict[bool, list[PeerRun]] = field(default_factory=dict)
 
-    def wall_s(self, prices: str) -> list[float]:
+    def wall_s(self, way: str) -> list[float]:
         """Our event loop, every repetition."""
-        return [sample["wall_s"] for sample in self.ours[prices]]
+        return [sample["wall_s"] for sample in self.ours[way]]
 
     def peer_wall_s(self, prefix_caching: bool) -> list[float]:
         """Theirs."""
         return [sample.wall_s for sample in self.peers[prefix_caching]]
 
-    def ratio(self, prices: str, prefix_caching: bool) -> float:
+    def ratio(self, way: str, prefix_caching: bool) -> float:
         """Our median over theirs."""
-        return median(self.wall_s(prices)) / median(self.peer_wall_s(prefix_caching))
+        return median(self.wall_s(way)) / median(self.peer_wall_s(prefix_caching))
 
 
 def compare(repetitions: int = REPETITIONS) -> None:
@@ -49,10 +51,11 @@ def compare(repetitions: int = REPETITIONS) -> None:
     for _ in range(repetitions):
         for name, load in available().items():
             _measure(load, samples[name])
-    write(f"Event loop, median (fastest-slowest) of {repetitions} runs. Prices: linear, a tangent")
-    write("of the peer's formula; peer, that formula itself.")
-    for prices in PRICES:
-        _write_ours(samples, prices)
+    write(f"Event loop, median (fastest-slowest) of {repetitions} runs, {_interpreter()}.")
+    write("linear: `chunked`, prices a tangent of the peer's formula; peer: that formula itself;")
+    write("vllm: `vllm`, asynchronous, prefix caching, linear prices.")
+    for way in WAYS:
+        _write_ours(samples, way)
     if PYTHON:
         _write_ratios(samples)
         _write_means(samples)
@@ -61,28 +64,34 @@ def compare(repetitions: int = REPETITIONS) -> None:
 
 
 def _measure(load: Load, into: Samples) -> None:
-    for prices, prefix_caching in zip(PRICES, (True, False), strict=True):
-        command = [sys.executable, "-m", "tests.benchmarks.speed", load.name, prices]
-        into.ours.setdefault(prices, []).append(json.loads(run(command).output))
-        if PYTHON:
+    for way, prefix_caching in zip(WAYS, (True, False, None), strict=True):
+        command = [sys.executable, "-m", "tests.benchmarks.speed", load.name, way]
+        into.ours.setdefault(way, []).append(json.loads(run(command).output))
+        if PYTHON and prefix_caching is not None:
             peer = replay(load, prefix_caching=prefix_caching)
             into.peers.setdefault(prefix_caching, []).append(peer)
 
 
-def _write_ours(samples: dict[str, Samples], prices: str) -> None:
+def _interpreter() -> str:
+    """Which Python, and whether it was built to be fast: 7 % of all times here."""
+    tuned = "--enable-optimizations" in (get_config_var("CONFIG_ARGS") or "")
+    return f"Python {python_version()} built {'with' if tuned else 'without'} profiles (PGO)"
+
+
+def _write_ours(samples: dict[str, Samples], way: str) -> None:
     write()
-    write_row([f"{prices} prices", "wall ms", "us/request", "steps", "events"], width=20)
+    write_row([way, "wall ms", "us/request", "steps", "events"], width=20)
     for name, sample in samples.items():
-        last = sample.ours[prices][-1]
-        each = middle(sample.wall_s(prices), 1, 1e6 / last["requests"])
-        wall = middle(sample.wall_s(prices), 0, 1e3)
+        last = sample.ours[way][-1]
+        each = middle(sample.wall_s(way), 1, 1e6 / last["requests"])
+        wall = middle(sample.wall_s(way), 0, 1e3)
         write_row([name, wall, each, int(last["steps"]), int(last["events"])], width=20)
 
 
 def _write_ratios(samples: dict[str, Samples]) -> None:
-    write("\nRunway / DynoSim, by our prices and their prefix caching (on is their default)")
-    columns = [(prices, caching) for prices in PRICES for caching in (True, False)]
-    names = [f"{prices}, {'on' if caching else 'off'}" for prices, caching in columns]
+    write("\nRunway / DynoSim, by our way and their prefix caching (on is their default)")
+    columns = [(way, caching) for caching in (True, False) for way in WAYS]
+    names = [f"{way}, {'on' if caching else 'off'}" for way, caching in columns]
     write_row(["", *names, "DynoSim on, ms", "off, ms"], width=18)
     for name, sample in samples.items():
         ratios = [f"{sample.ratio(*column):.2f}" for column in columns]
@@ -94,18 +103,18 @@ def _write_ratios(samples: dict[str, Samples]) -> None:
 
 
 def _write_means(samples: dict[str, Samples]) -> None:
-    write("\nIs it the same work? mean TTFT and TPOT, ms: linear prices, peer's prices, DynoSim")
+    write("\nIs it the same work? mean TTFT and TPOT, ms: linear, peer, vllm; DynoSim")
     for name, sample in samples.items():
         peer = sample.peers[True][-1]
-        ours = [sample.ours[prices][-1] for prices in PRICES]
+        ours = [sample.ours[way][-1] for way in WAYS]
         ttft = [f"{value:.1f}" for value in (*(each["ttft_ms"] for each in ours), peer.ttft_ms)]
         tpot = [f"{value:.2f}" for value in (*(each["tpot_ms"] for each in ours), peer.tpot_ms)]
         write_row([name, *ttft, *tpot])
 
 
-def _one(name: str, prices: str) -> dict[str, float]:
+def _one(name: str, way: str) -> dict[str, float]:
     """One run of ours, for the process that `_measure` starts."""
-    result = LOADS[name].simulate(prices)
+    result = LOADS[name].simulate(way)
     log_, outputs = result.requests, result.trace.output_tokens
     decode_ns = (log_.finish_ns - log_.first_token_ns)[outputs > 1]
     return {
