@@ -92,14 +92,11 @@ class Engine:
         env, pipe, ahead = self._env, self.pipe, self._options.pipeline_depth - 1
         feed, view, timeout = self.feed, self.view, self._env.timeout
         launcher, launch = self.launcher, self.launcher.launch
-        now_ns = env.now
+        clock_ns = now_ns = env.now
         while True:
-            if pipe:
-                last_start_ns = pipe[-1][0]
-                if last_start_ns > now_ns:
-                    self.events += 1
-                    yield timeout(last_start_ns - now_ns)
-                    now_ns = last_start_ns
+            if pipe and pipe[-1][0] > now_ns:
+                # What is planned while a step runs needs no event: till its end nothing changes.
+                now_ns = pipe[-1][0]
             due_ns = feed.next_ns
             if due_ns is not None and due_ns <= now_ns:
                 self._take_arrivals(now_ns)
@@ -119,13 +116,13 @@ class Engine:
                 if change_ns > now_ns:
                     self.events += 1
                     yield timeout(change_ns - now_ns)
-                    now_ns = change_ns
+                    clock_ns = now_ns = change_ns
                 continue
             _, end_ns, completed, finishing = flight
-            if end_ns > now_ns:
+            if end_ns > clock_ns:
                 self.events += 1
-                yield timeout(end_ns - now_ns)
-                now_ns = end_ns
+                yield timeout(end_ns - clock_ns)
+                clock_ns = now_ns = end_ns
             if completed or finishing:
                 if finishing:
                     due_ns = feed.next_ns

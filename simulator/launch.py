@@ -207,9 +207,10 @@ class Launcher:
         life, pool, kv = self._life, self._pool, self._kv
         _, end_ns, completed, finishing = flight
         for _, earlier_ns, earlier, ended in self._pipe:
-            life.deliver(earlier, ended, earlier_ns)
-            earlier.clear()
-            ended.clear()
+            if earlier or ended:
+                life.deliver(earlier, ended, earlier_ns)
+                earlier.clear()
+                ended.clear()
         following: Flight | None = None
         if self._depth == 1:
             life.deliver(completed, finishing, end_ns)

@@ -11,15 +11,17 @@ from .loads import MAX_NUM_BATCHED_TOKENS, MAX_NUM_SEQS
 from .prices import BLOCK_SIZE, BLOCKS, tangent
 
 
-def served(requests: Trace | list[Request], *, leap: bool = True) -> Result:
+def served(requests: Trace | list[Request], **options: bool) -> Result:
     """The requests under the limits and prices of the speed comparison."""
     scheduler = ChunkedPrefillScheduler(MAX_NUM_BATCHED_TOKENS, MAX_NUM_SEQS)
-    return simulate(requests, scheduler, tangent(0.1), KVCache(BLOCKS, BLOCK_SIZE), leap=leap)
+    return simulate(requests, scheduler, tangent(0.1), KVCache(BLOCKS, BLOCK_SIZE), **options)
 
 
-def test_a_lone_request_is_two_events_however_long_its_answer() -> None:
+@pytest.mark.parametrize("async_scheduling", [False, True])
+def test_a_lone_request_is_two_events_however_long_its_answer(async_scheduling: bool) -> None:
     for output_tokens in (2, 200, 10_000):
-        result = served([Request("a", 0, 1000, output_tokens)])
+        lone = [Request("a", 0, 1000, output_tokens)]
+        result = served(lone, async_scheduling=async_scheduling)
         assert result.events == 2  # the start and the end of the answer
         assert len(result.steps) == output_tokens
 
@@ -29,10 +31,13 @@ def test_without_leaps_every_step_is_an_event() -> None:
     assert result.events == 1 + len(result.steps) == 201
 
 
+@pytest.mark.parametrize("async_scheduling", [False, True])
 @pytest.mark.parametrize("rate", [2, 8, 16, 30])
-def test_an_event_needs_an_arrival_a_prompt_step_or_a_finish(rate: float) -> None:
+def test_an_event_needs_an_arrival_a_prompt_step_or_a_finish(
+    rate: float, async_scheduling: bool
+) -> None:
     trace = generate(requests=1000, rate=rate, prompt="fixed:1000", output="fixed:200")
-    result = served(trace)
+    result = served(trace, async_scheduling=async_scheduling)
     prompt_steps = int((result.steps.prefill_seqs > 0).sum())
     assert result.events <= 1 + len(trace) + prompt_steps + len(trace)
 
