@@ -142,7 +142,7 @@ def _public_kernels(found: Found) -> Iterator[Line]:
                 [found.row(run, quantity, "mean", fitted) for run in runs] for quantity in TIMES[1:]
             )
             constant = tpot[0].fitted_on.partition(",")[0]
-            prices = PUBLIC if fitted == KERNELS else f"the same, {constant} on steps with prompts"
+            prices = PUBLIC if fitted == KERNELS else f"the same, {constant}"
             yield name, prices, f"mean TPOT {span(tpot)}, E2E {span(e2e)}", NOBODY
 
 

@@ -5,9 +5,9 @@ fitted. Kernels come from the package `aiconfigurator-core`: the same GPU, back 
 newer version than the server's. What a row does not say is assumed alike for all: a budget of
 8,192 tokens, users that send their next request at once, five requests each, all starting together.
 TensorRT-LLM and vLLM are scheduled by `vllm`, SGLang by `sglang`: its prompts go before decodes, or
-beside them in recordings of servers that AIConfigurator's generator launched. Left out are rows
+beside them in recordings of servers that AIConfigurator's generator launched. Doubtful are rows
 without a client's concurrency, and recordings whose servers cannot have computed all prompts
-(`reuse`).
+(`reuse`): they are in one row of the table, beside all others, and nowhere else.
 
 Source: https://github.com/ai-dynamo/aiconfigurator, `systems/silicon_sample.csv` (Apache-2.0).
 """
@@ -59,7 +59,7 @@ def validate(folder: Path) -> DatasetReport:
             "pip install 'llm-runway[aic]'"
         )
     servers, excluded = read_servers(path)
-    if not servers:
+    if not [server for server in servers if not server.doubt]:
         raise ConfigError(f"{path}: no row is usable: {_counted(excluded)}")
     predicted = np.array([predicted_ms(server) for server in servers])
     measured = np.array([(server.ttft_ms, server.tpot_ms) for server in servers])
@@ -85,14 +85,24 @@ def _groups(servers: list[Server]) -> Iterator[tuple[str, NDArray[np.bool_], boo
 
     A kind is a model and a dtype, on a back end and a GPU.
     """
-    yield f"all {len(servers)}", np.ones(len(servers), np.bool_), False
+    sure = np.array([not server.doubt for server in servers])
+    yield f"all {sure.sum()}", sure, False
+    if not sure.all():
+        doubtful = len(servers) - sure.sum()
+        yield (
+            f"all {sure.sum()}, and {doubtful} doubtful ones",
+            np.ones(len(servers), np.bool_),
+            False,
+        )
     for labels, is_drawn in (
         ([s.who for s in servers], False),
         ([f"{s.who}, {s.backend}" for s in servers], True),
         ([f"{s.who}: {s.model} {s.dtype}, {s.backend} on {s.system}" for s in servers], False),
     ):
         for label in sorted({*labels}):
-            yield label, np.array([held == label for held in labels]), is_drawn
+            chosen = sure & np.array([held == label for held in labels])
+            if chosen.any():
+                yield label, chosen, is_drawn
 
 
 def _compared(pairs: Samples) -> list[Row]:
@@ -136,14 +146,16 @@ def _counted(excluded: Counter[str]) -> str:
 
 
 def _notes(servers: list[Server], excluded: Counter[str]) -> tuple[str, ...]:
+    doubts = Counter(server.doubt for server in servers if server.doubt)
     return (
-        f"{len(servers)} rows used; left out: {_counted(excluded)}",
+        f"{len(servers) - doubts.total()} rows used; left out: {_counted(excluded)}; doubtful: "
+        f"{_counted(doubts)}",
         "NVIDIA's AISimulate reports 10.1 % mean error of step time on a like set of InferenceX "
         "rows (its own snapshot of 1,135 points)",
         "FP8 is priced as recorded (inputs scaled as they come), but for NVIDIA's checkpoints, "
         "whose scales are static; that was decided after both had been seen",
         "that prompts are mixed into decodes where AIConfigurator's generator launched SGLang, and "
-        "the rules that leave out rows without concurrency and recordings with re-used prompts, "
-        "look at no error, but were written after errors had been seen",
+        "the rules that doubt rows without concurrency and recordings with re-used prompts, look "
+        "at no error, but were written after errors had been seen",
         "TTFT is weak: it depends on how the clients start and on settings that are not recorded",
     )

@@ -15,6 +15,7 @@ from .reuse import REUSED, reuses_prompts
 
 RECORDING = ("source", "backend", "backend_version", "model_path", "system", "gemm_quant_mode")
 """Columns that tell one recording from another."""
+NO_CONCURRENCY = "no concurrency of the client, only a batch size"
 LENGTH_RATIO = {"InferenceX": 0.8, "NVIDIA": 1.0}
 """Lengths are uniform from this share of the nominal ones up to them.
 
@@ -26,7 +27,8 @@ class Server(NamedTuple):
     """A row: what was served, on what, under which load; times in ms.
 
     mixes_prompts: into steps with decodes; else prompts are computed before decodes go on.
-    recording: rows with the same one are of the same servers and clients.
+    recording: rows with the same one are of the same servers and clients. doubt: why it is no
+    measurement under this load, though it can be simulated; "" if it is one.
     """
 
     who: str
@@ -43,6 +45,7 @@ class Server(NamedTuple):
     tpot_ms: float
     mixes_prompts: bool = True
     recording: str = ""
+    doubt: str = ""
 
     @property
     def mean_isl(self) -> float:
@@ -56,7 +59,7 @@ class Server(NamedTuple):
 
 
 def read_servers(path: Path) -> tuple[list[Server], Counter[str]]:
-    """(usable rows, how many are left out by which rule)."""
+    """(rows that can be simulated, doubtful ones last; how many others each rule leaves out)."""
     servers: list[Server] = []
     excluded: Counter[str] = Counter()
     with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
@@ -66,15 +69,15 @@ def read_servers(path: Path) -> tuple[list[Server], Counter[str]]:
                 servers.append(_server(row))
             else:
                 excluded[reason] += 1
-    kept = [
-        server._replace(mixes_prompts=_mixes_prompts(rows))
+    judged = [
+        server._replace(
+            mixes_prompts=_mixes_prompts(rows),
+            doubt=server.doubt or (REUSED if reuses_prompts(rows) else ""),
+        )
         for rows in _recordings(servers)
         for server in rows
-        if not reuses_prompts(rows)
     ]
-    if len(kept) < len(servers):
-        excluded[REUSED] += len(servers) - len(kept)
-    return kept, excluded
+    return sorted(judged, key=lambda server: server.doubt != ""), excluded
 
 
 def _recordings(servers: list[Server]) -> list[list[Server]]:
@@ -111,7 +114,7 @@ def _unusable(row: dict[str, str]) -> str | None:
             users and batch and float(users) != float(batch)
         )
         or float(row["pp_size"] or 1) != 1,
-        "no concurrency of the client": not users,
+        "no load": not (users or batch),
         "one output token": float(row["osl"]) < 2,
     }
     return next((rule for rule, applies in rules.items() if applies), None)
@@ -146,8 +149,9 @@ def _server(row: dict[str, str]) -> Server:
         tp=int(float(row["tp_size"])),
         isl=int(float(row["isl"])),
         osl=int(float(row["osl"])),
-        users=int(float(row["concurrency"])),
+        users=int(float(row["concurrency"] or row["batch_size"])),
         ttft_ms=float(row["silicon_ttft_ms"]),
         tpot_ms=float(row["silicon_tpot_ms"]),
         recording="/".join(row[key] for key in RECORDING),
+        doubt="" if row["concurrency"] else NO_CONCURRENCY,
     )

@@ -11,7 +11,7 @@ from costmodels.aiconfigurator import is_installed
 from experiments.validation import silicon, validate
 from experiments.validation.silicon import closed_loop, rank_correlation
 from experiments.validation.silicon.reuse import REUSED, flops_needed
-from experiments.validation.silicon.servers import Server, read_servers
+from experiments.validation.silicon.servers import NO_CONCURRENCY, Server, read_servers
 from simulator.errors import ConfigError
 
 FILE = (
@@ -51,7 +51,7 @@ def written(folder, *changes):
         ({"system": "mi300x"}, "no kernels of that GPU or back end"),
         ({"batch_size": "4.0"}, "several replicas or pipeline stages"),
         ({"pp_size": "2.0"}, "several replicas or pipeline stages"),
-        ({"concurrency": "", "batch_size": "8.0"}, "no concurrency of the client"),
+        ({"concurrency": "", "batch_size": ""}, "no load"),
         ({"osl": "1"}, "one output token"),
     ],
 )
@@ -98,15 +98,32 @@ def test_sglang_mixes_prompts_where_its_loads_are_those_aiconfigurator_proposes(
 
 
 @needs_package
-def test_a_recording_beyond_the_gpus_arithmetic_is_left_out_as_a_whole(tmp_path):
+def test_a_row_without_the_clients_concurrency_is_doubtful(tmp_path):
+    path = written(tmp_path, {"concurrency": "", "batch_size": "16.0"}, {})
+    servers, excluded = read_servers(path)
+    assert [(server.users, server.doubt) for server in servers] == [(8, ""), (16, NO_CONCURRENCY)]
+    assert not excluded
+    groups = {row.run: row.n for row in validate(tmp_path).rows}
+    assert [(run, n) for run, n in groups.items() if run.startswith("all")] == [
+        ("all 1", 1),
+        ("all 1, and 1 doubtful ones", 2),
+    ]
+
+
+@needs_package
+def test_a_recording_beyond_the_gpus_arithmetic_is_doubtful_as_a_whole(tmp_path):
     """8 users, 1,024 + 128 tokens of 62 GFLOP and more, in 20 ms + 127 x 1 ms: 4.1 PFLOP/s, where
     no GEMM of two H100 reaches 2.
     """
     quick = {"silicon_ttft_ms": "20.0", "silicon_tpot_ms": "1.0", "source": "gap-analysis/q.csv"}
     slow = {"source": "gap-analysis/q.csv"}
     servers, excluded = read_servers(written(tmp_path, {}, quick, slow))
-    assert [server.recording.split("/vllm")[0] for server in servers] == ["gap-analysis/x.csv"]
-    assert excluded == {REUSED: 2}
+    assert [(server.recording.split("/vllm")[0], server.doubt) for server in servers] == [
+        ("gap-analysis/x.csv", ""),
+        ("gap-analysis/q.csv", REUSED),
+        ("gap-analysis/q.csv", REUSED),
+    ]
+    assert not excluded
     row = servers[0]._replace(ttft_ms=20.0, tpot_ms=1.0)
     each = 2 * 64 * 487_587_840 * 1152 + 4 * 64 * 64 * 128 * 1024**2 / 2
     assert flops_needed(row) == pytest.approx(8 * each / 0.147)
@@ -152,7 +169,9 @@ def test_errors_on_measured_servers_stay_as_small_as_they_are(tmp_path):
         writer.writeheader()
         writer.writerows(small[::24])
     rows = {
-        (row.run.split()[0], row.quantity, row.statistic): row for row in validate(tmp_path).rows
+        (row.run.split()[0], row.quantity, row.statistic): row
+        for row in validate(tmp_path).rows
+        if "doubtful" not in row.run
     }
     assert rows["all", "tpot_ms", "median_abs_error"].n > 15
     assert rows["all", "tpot_ms", "median_abs_error"].error < 0.12
