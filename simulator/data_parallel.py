@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .clock import EngineClock
+from .decode_launch import Flight
 from .engine import Engine
 from .errors import ConfigError, RequestTooLargeError, WorkloadError
 from .feed import OpenFeed, SequenceMaker
 from .kv_cache import KVCache
-from .launch import Flight
 from .options import EngineOptions
 from .outcome import outcome_of
 from .plan import StepShape

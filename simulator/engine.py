@@ -17,11 +17,12 @@ import simpy
 
 from .clock import Clock
 from .cost_model import CostModel
+from .decode_launch import Flight
 from .decode_pool import DecodePool
 from .errors import SchedulerStalledError
 from .feed import ArrivalFeed
 from .kv_cache import KVCache
-from .launch import Flight, Launcher
+from .launch import Launcher
 from .lifecycle import Lifecycle
 from .options import EngineOptions
 from .queues import FcfsQueue, KeyedQueue, WaitingQueue

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import simpy
 
+from simulator.decode_launch import Flight
 from simulator.engine import Engine
 from simulator.feed import SequenceMaker
 from simulator.kv_cache import KVCache
-from simulator.launch import Flight
 from simulator.options import EngineOptions
 from simulator.plan import StepShape
 from simulator.prefix_cache import PrefixCache
