@@ -44,7 +44,17 @@ ORDER = (
     "prefix_cache",
     *("queues", "decode_pool", "plan", "cost_model", "view", "schedulers", "leap"),
     *("clock", "options"),
-    *("lifecycle", "promise", "validation", "launch", "engine", "intervals", "window", "timings"),
+    *(
+        "lifecycle",
+        "promise",
+        "validation",
+        "decode_launch",
+        "launch",
+        "engine",
+        "intervals",
+        "window",
+        "timings",
+    ),
     *("service", "occupancy", "rework", "saturation", "fairness", "outcome", "identities"),
     *("metrics", "tables", "simulation", "data_parallel"),
 )
