@@ -216,8 +216,8 @@ def _serve(
             continue
         _, now_ns, landed = pipe.popleft()
         for engine, flight in zip(engines, landed, strict=True):
-            if flight is not None and (flight[2] or flight[3]):
-                engine.life.deliver(flight[2], flight[3], now_ns)
+            if flight is not None and flight[2]:
+                engine.life.deliver(flight[2], now_ns)
 
 
 class _Arrivals:

@@ -22,10 +22,8 @@ from .view import EngineView
 EVERYBODY = Plan(ALL, holds=WHILE_ALONE)
 """What every policy plans that promised `WHILE_ALONE`, while nobody else asks for anything."""
 
-Flight = tuple[int, int, list[Sequence], list[Sequence]]
-"""A launched plan: when its last step starts, when it ends, and what that end delivers: the prompts
-it completes and who gets the last token.
-"""
+Flight = tuple[int, int, list[Sequence]]
+"""A launched plan: when its last step starts, when it ends, and who then gets the last token."""
 
 
 class DecodeLauncher:
@@ -66,44 +64,44 @@ class DecodeLauncher:
         self._swap_ns = options.swap_ns_per_block or 0
         self._paid_blocks = 0
 
-    def _run_on(self, flight: Flight | None) -> Flight | None:
+    def _run_on(self, flight: Flight | None, with_prompts: bool) -> Flight | None:
         """Leap after leap, without asking anybody, while nobody arrives, waits or prefills."""
         view, pool = self._view, self._pool
         if view.prefilling or view.waiting:
             return flight
         due_ns, sync = self._feed.next_ns, self._depth == 1
-        while flight is not None and pool.size and (flight[3] or flight[2]):
+        while flight is not None and pool.size and (with_prompts or flight[2]):
             if due_ns is not None and due_ns <= (flight[1] if sync else flight[0]):
-                break  # then more happens at its end than first and last tokens
+                break  # then more happens at its end than these finishes
             following = self._leap_after(flight)
             if following is None:
                 break
-            flight = following
+            flight, with_prompts = following, False
         return flight
 
     def _leap_after(self, flight: Flight) -> Flight | None:
-        """The leap after first or last tokens; None: blocks or time run out first.
+        """The leap after prompts or a finish; None: blocks or time run out first.
 
         Sync, seats and blocks are given back before the next leap starts; async, after its plan.
         """
         life, pool, kv = self._life, self._pool, self._kv
-        _, end_ns, completed, finishing = flight
-        for _, earlier_ns, earlier, ended in self._pipe:
-            if earlier or ended:
-                life.deliver(earlier, ended, earlier_ns)
-                earlier.clear()
+        _, end_ns, finishing = flight
+        for _, earlier_ns, ended in self._pipe:
+            if ended:
+                life.deliver(ended, earlier_ns)
                 ended.clear()
         following: Flight | None = None
         if self._depth == 1:
-            life.deliver(completed, finishing, end_ns)
+            if finishing:
+                life.deliver(finishing, end_ns)
             if pool.growth_blocks <= kv.free_blocks:
                 following = self._decode_steps(EVERYBODY, end_ns, pool.size, ())
         elif pool.growth_blocks <= kv.free_blocks:
             following = self._decode_steps(EVERYBODY, end_ns, pool.size, (flight,))
-            life.deliver(completed, finishing, end_ns)
+            if finishing:
+                life.deliver(finishing, end_ns)
         else:
             return None
-        completed.clear()
         finishing.clear()
         return following
 
@@ -131,7 +129,7 @@ class DecodeLauncher:
                 if due_ns is not None:
                     cut_ns = due_ns - start_ns
         line = self._line(shape) if steps > 1 and self._line is not None else None
-        leaving = [s for flight in before for s in flight[3]] if before and steps > 1 else ()
+        leaving = [s for flight in before for s in flight[2]] if before and steps > 1 else ()
         if line is None:
             steps = 1 if leaving else steps
             first, slope, steps, total_ns, last_ns = self._price(shape, steps, cut_ns, start_ns)
@@ -167,7 +165,7 @@ class DecodeLauncher:
         self._evicted = 0
         self._view.previous = plan
         pool.resting = pool.resting_now
-        return end_ns - last_ns, end_ns, [], finishing
+        return end_ns - last_ns, end_ns, finishing
 
     def _log_leaving(
         self,
@@ -223,7 +221,7 @@ class DecodeLauncher:
         matters = self._view.waiting or self._closed_loop or self._line is None
         if plan.holds is not UNTIL_FINISH and not matters:
             return False
-        return any(finishing for _, _, _, finishing in self._pipe)
+        return any(finishing for _, _, finishing in self._pipe)
 
     def _decodes(self, plan: Plan, seqs: int) -> tuple[int, int, int]:
         """(sequences, summed context, longest context) that a step prices, from the aggregates."""

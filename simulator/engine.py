@@ -119,18 +119,17 @@ class Engine:
                     yield timeout(change_ns - now_ns)
                     clock_ns = now_ns = change_ns
                 continue
-            _, end_ns, completed, finishing = flight
+            _, end_ns, finishing = flight
             if end_ns > clock_ns:
                 self.events += 1
                 yield timeout(end_ns - clock_ns)
                 clock_ns = now_ns = end_ns
-            if completed or finishing:
-                if finishing:
-                    due_ns = feed.next_ns
-                    if due_ns is not None and due_ns < end_ns:
-                        # What arrived before makes way before: a finish lets capped clients go on.
-                        self._take_arrivals(end_ns - 1)
-                self.life.deliver(completed, finishing, end_ns)
+            if finishing:
+                due_ns = feed.next_ns
+                if due_ns is not None and due_ns < end_ns:
+                    # What arrived before makes way before: a finish lets capped clients go on.
+                    self._take_arrivals(end_ns - 1)
+                self.life.deliver(finishing, end_ns)
                 if self._options.progress is not None:
                     self._report_progress()
             if ahead:

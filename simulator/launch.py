@@ -93,7 +93,7 @@ class Launcher(DecodeLauncher):
             self.wake_ns = now_ns if preempt else self._later(wake_ns)
             return None
         if holds is WHILE_ALONE and self._runs_on:
-            return self._run_on(flight)
+            return self._run_on(flight, bool(prefill))
         return flight
 
     def _later(self, wake_ns: int | None) -> int | None:
@@ -150,7 +150,7 @@ class Launcher(DecodeLauncher):
             tokens += new
         held = kv.blocks - kv.free_blocks
         if completed:
-            life.end_prompts(completed, self._entries.count, finishing)
+            life.end_prompts(completed, end_ns, self._entries.count, finishing)
         if chunks:
             self._prompts_end_ns = end_ns
         idle, seats = priced_seqs - seqs, len(self._view.running)
@@ -164,7 +164,7 @@ class Launcher(DecodeLauncher):
         self._evicted = 0
         self._view.previous = plan
         pool.resting = pool.resting_now
-        return start_ns, end_ns, completed, finishing
+        return start_ns, end_ns, finishing
 
     def _rest_of(
         self, plan: Plan, start_ns: int, seqs: int, chunks: Chunks, completed: list[Sequence]

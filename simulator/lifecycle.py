@@ -130,9 +130,13 @@ class Lifecycle:
             if self._swaps:
                 self.moved_blocks += self._kv.blocks_for(sequence.computed_tokens)
 
-    def end_prompts(self, completed: list[Sequence], entry: int, finishing: list[Sequence]) -> None:
-        """The step that completes a prompt produces a token; the next one is a decode."""
+    def end_prompts(
+        self, completed: list[Sequence], end_ns: int, entry: int, finishing: list[Sequence]
+    ) -> None:
+        """The step that completes a prompt produces a token at its end; the next is a decode."""
         for sequence in completed:
+            if sequence._first_token_ns == NEVER_NS:
+                sequence._first_token_ns = end_ns
             produced = sequence._produced_tokens + 1
             sequence._produced_tokens = produced
             self._tokens.add(piece(sequence.row, -1, entry, 0))
@@ -176,11 +180,8 @@ class Lifecycle:
         view.waiting.put_back(sequence)
         self._end_batch_if_done(now_ns)
 
-    def deliver(self, completed: list[Sequence], finishing: list[Sequence], end_ns: int) -> None:
-        """A step ended: first tokens appear, and those with their last token leave."""
-        for sequence in completed:
-            if sequence._first_token_ns == NEVER_NS:
-                sequence._first_token_ns = end_ns
+    def deliver(self, finishing: list[Sequence], end_ns: int) -> None:
+        """A step ended: those with their last token leave."""
         if self._holds_slots:
             self._hold_slots(finishing, end_ns)
             return

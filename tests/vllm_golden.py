@@ -182,8 +182,8 @@ class Replay:
         tokens = {s: new for s, new in tokens.items() if new}
         admitted = [s for s in chunks if s not in before]
         tokens |= {s: chunks[s] for s in admitted}
-        flight = flight or (0, 0, [], [])
-        completed = set(flight[2])
+        flight = flight or (0, 0, [])
+        completed = chunks.keys() - view.prefilling.keys()
         self.emitting.append([s for s in tokens if s in decoding or s in completed])
         cached = {s: self._computed(s) - chunks[s] for s in admitted}
         step = {
@@ -210,9 +210,9 @@ class Replay:
     def _deliver(self, flight: Flight, step: dict[str, Any]) -> None:
         """The oldest step in the pipe ended: its tokens and finishes."""
         engine = self.engine
-        _, end_ns, completed, ending = flight
+        _, end_ns, ending = flight
         self.clock.now = max(self.clock.now, end_ns)
-        engine.life.deliver(completed, ending, end_ns)
+        engine.life.deliver(ending, end_ns)
         emitted = self.emitting.popleft()
         finishing = set(ending)
         step["emitted"] = [self.ids[s.row] for s in emitted]
@@ -235,7 +235,7 @@ class Replay:
             return None  # a recording says so only when a second empty step has shown it
         live = self._live()
         moves = step["scheduled"] or step["preempted"] or self.todo
-        flying = any(end_ns for (_, end_ns, _, _), _ in self.pipe)
+        flying = any(end_ns for (_, end_ns, _), _ in self.pipe)
         return None if moves or flying or not live else live
 
 
