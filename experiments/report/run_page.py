@@ -89,9 +89,10 @@ def _answer(summary: Summary) -> Iterator[str]:
             f"{name.removesuffix('_ms').upper()} ≤ {said(held['limit'])} ms"
             for name, held in summary["slo"].items()
         )
+        share = summary["goodput_fraction"] or 0.0
         yield (
-            f"{100 * (summary['goodput_fraction'] or 0):.1f} % meet {limits}: a goodput of "
-            f"{summary['request_goodput'] or 0:.2f} requests/s."
+            f"{round(share * summary['submitted']):,} ({100 * share:.1f} %) meet {limits}: a "
+            f"goodput of {summary['request_goodput'] or 0:.2f} requests/s."
         )
 
 
