@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,6 +90,7 @@ def run_sweep(
         _check(spec, records, waiting, in_memory(files))
         store.open(spec)
         resumed = _take_up(store, records, waiting)
+        import_module("pandas")  # for the table at the end: a while, and now nobody waits for it
     _tell(progress, records, spec, 0.0)
     if not waiting:
         jobs, backend = 1, "loky"
