@@ -131,9 +131,10 @@ def blame(error: BaseException, file: Path | None = None) -> str:
     # SimPy raises a copy of what a process raised; the original, with its lines, is the cause.
     original = error.__cause__ or error
     frames = traceback.extract_tb(original.__traceback__)
-    own = [frame for frame in frames if file is None or frame.filename == str(file)]
-    place = f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
-    return f"{type(error).__name__}: {error}{place}"
+    own = [f for f in frames if file is None or Path(f.filename).resolve() == file.resolve()]
+    place = f" at {file or own[-1].filename}:{own[-1].lineno}" if own else ""
+    words = f": {error}" if str(error) else ""
+    return f"{type(error).__name__}{words}{place}"
 
 
 def _file_of(spec: str) -> Path:

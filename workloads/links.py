@@ -24,6 +24,18 @@ def earlier_rows(trace: Trace) -> Ints:
     return np.fromiter(found, dtype=np.int64, count=len(trace))
 
 
+def first_turns(trace: Trace) -> Ints:
+    """The row with which each row's conversation starts, its own without an earlier turn."""
+    if trace.parent is None:
+        return np.arange(len(trace))
+    earlier = earlier_rows(trace)
+    first = np.where(earlier == NONE, np.arange(len(trace)), earlier)
+    # Every round doubles how far back each row looks.
+    while not np.array_equal(before := first[first], first):
+        first = before
+    return first
+
+
 def relinked(before: Trace, after: Trace) -> Trace:
     """`after`, some rows of `before`, with every turn following the nearest one that is left.
 

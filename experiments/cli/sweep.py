@@ -96,7 +96,7 @@ def command(
     runs = "points" if len(asked.runs) == 1 else f"runs of {len(asked)} points"
     with progress_bar(f"simulating {runs}") as tick:
         outcome = run_sweep(asked, out, **workers, progress=_with_speed(tick))
-    drawn = _draw(out) if figures and outcome.ok else []
+    drawn = _draw(out, **workers) if figures and outcome.ok else []
     if as_json and not quiet:
         _print_json(outcome)
     elif not quiet:
@@ -124,10 +124,10 @@ def _with_speed(tick: Tick) -> Progress:
     return update
 
 
-def _draw(out: Path) -> list[Path]:
-    from .plot import draw
+def _draw(out: Path, jobs: int, backend: str) -> list[Path]:
+    from experiments.plots import plot_sweep
 
-    return draw(out)
+    return plot_sweep(out, jobs=jobs if backend == "loky" else 1)
 
 
 def _print(outcome: SweepOutcome, spec: SweepSpec, out: Path, drawn: list[Path]) -> None:

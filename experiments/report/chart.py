@@ -48,6 +48,7 @@ class Chart:
     legend: list[tuple[str, str, str]] = field(default_factory=list)
     marks: list[str] = field(default_factory=list)
     _words: list[tuple[float, float, float]] = field(default_factory=list)
+    _dots: list[tuple[float, float]] = field(default_factory=list)
 
     def line(
         self,
@@ -75,6 +76,7 @@ class Chart:
     ) -> None:
         """A dot that can be pointed at."""
         x, y = self.x.at(at[0]), self.y.at(at[1])
+        self._dots.append((x, y))
         told = _told(row, tip)
         self.marks.append(f'<circle class="dot {css}" cx="{x}" cy="{y}" r="{radius}"{told}/>')
 
@@ -101,19 +103,33 @@ class Chart:
         self.marks.append(f'<polygon class="area {css}" points="{path}"/>')
 
     def words(self, at: tuple[float, float], text: str) -> None:
-        """A word beside a place, inside the plot; left out where it would hide another."""
-        x, y = self.x.at(at[0]), self.y.at(at[1]) - 7
+        """A word beside a dot, where it hides no word and no dot; left out if there is no room."""
+        x, y = self.x.at(at[0]), self.y.at(at[1])
         long = _CHARACTER_PX * len(text)
-        end = x > 0.72 * self.width
-        left = x - 7 - long if end else x + 7
-        if any(
-            abs(y - other) < _LINE_PX and left < right and start < left + long
-            for start, right, other in self._words
-        ):
-            return
-        self._words.append((left, left + long, y))
-        anchor = ' text-anchor="end"' if end else ""
-        self.marks.append(_text("word", text, f'x="{x - 7 if end else x + 7}" y="{y}"{anchor}'))
+        for left in (x + 7, x - 7 - long):
+            for base in (y - 7, y + 16):
+                if self._is_free(left, left + long, base):
+                    self._words.append((left, left + long, base))
+                    place = f'x="{round(left, 1)}" y="{round(base, 1)}"'
+                    self.marks.append(_text("word", text, place))
+                    return
+
+    def _is_free(self, left: float, right: float, base: float) -> bool:
+        """No dot and no word where one would stand on this line."""
+        (first, last), (floor, top) = self._sides(), self._ends()
+        inside = first <= left and right <= last and top + _LINE_PX <= base <= floor - 3
+        near = 4.5
+        return (
+            inside
+            and not any(
+                left - near < x < right + near and base - _LINE_PX < y < base + near + 2
+                for x, y in self._dots
+            )
+            and not any(
+                abs(base - other) < _LINE_PX and left < end and start < right
+                for start, end, other in self._words
+            )
+        )
 
     def limit(self, value: float, which: str, text: str) -> None:
         """A dashed line across the plot at a value of the x or y axis, named in the legend."""

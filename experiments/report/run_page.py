@@ -42,8 +42,8 @@ def run_page(folder: Path) -> Page:
     served = f"{name}, {requests}, at the prices of {prices}"
     return Page(
         title=f"run {folder.resolve().name}",
-        question=f"How does {_policy(summary)} serve {served}?",
-        answer=list(_answer(summary)),
+        question=f"How does {run.policy} serve {served}?",
+        answer=[*_answer(summary), *_settings(summary)],
         tiles=list(_tiles(summary)),
         warnings=list(_warnings(summary)),
         sections=[
@@ -62,10 +62,12 @@ def run_page(folder: Path) -> Page:
     )
 
 
-def _policy(summary: Summary) -> str:
+def _settings(summary: Summary) -> Iterator[str]:
+    """The policy's parameters."""
     scheduler = summary["provenance"]["scheduler"]
     settings = ", ".join(f"{k} {said(v)}" for k, v in scheduler["parameters"].items())
-    return f"{scheduler['name']} ({settings})" if settings else str(scheduler["name"])
+    if settings:
+        yield f"{scheduler['name']} with {settings}."
 
 
 def _answer(summary: Summary) -> Iterator[str]:
@@ -87,9 +89,10 @@ def _answer(summary: Summary) -> Iterator[str]:
             f"{name.removesuffix('_ms').upper()} ≤ {said(held['limit'])} ms"
             for name, held in summary["slo"].items()
         )
+        share = summary["goodput_fraction"] or 0.0
         yield (
-            f"{100 * (summary['goodput_fraction'] or 0):.1f} % meet {limits}: a goodput of "
-            f"{summary['request_goodput'] or 0:.2f} requests/s."
+            f"{round(share * summary['submitted']):,} ({100 * share:.1f} %) meet {limits}: a "
+            f"goodput of {summary['request_goodput'] or 0:.2f} requests/s."
         )
 
 

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from experiments.sweep.replicates import CONFIDENCE, mean_interval
+from simulator.errors import RunwayError
 
 from .best import Incumbent, Rates, Search, advance
+from .candidates import Candidate
 from .evaluate import GENERATED
 from .evaluator import Evaluator
 
@@ -49,6 +51,9 @@ def certainties(
     """For each incumbent, all side by side; None if it has no rate, or nothing to repeat.
 
     Each replicate's answer is bracketed on its own, to the same precision.
+
+    Raises:
+        RunwayError: a replicate cannot be run at any rate.
     """
     generated = evaluator.replicate_kind == GENERATED
     numbers = range(1, replicates + (0 if generated else 1))
@@ -65,11 +70,23 @@ def certainties(
         if place not in searches:
             found.append(None)
             continue
+        for candidate, _, number in searches[place]:
+            _require_runs(evaluator, candidate, number)
         each = [bracket.passed or 0.0 for _, bracket, _ in searches[place]]
         found.append(
             of_seeds(incumbent.rate, each) if generated else of_blocks(incumbent.rate, each)
         )
     return found
+
+
+def _require_runs(evaluator: Evaluator, candidate: Candidate, number: int) -> None:
+    """A replicate none of whose runs came to an end says nothing about the rate."""
+    errors = [evaluation.error for evaluation in evaluator.of(candidate, number)]
+    if errors and all(errors):
+        raise RunwayError(
+            f"how sure the answer is cannot be told, workload {number} of the kind fails: "
+            f"{errors[0]}. Give --replicates 0 to go without"
+        )
 
 
 def lead(best: Certainty, other: Certainty) -> tuple[float, float, float]:

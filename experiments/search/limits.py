@@ -129,8 +129,9 @@ def _limit(name: str, value: object) -> Limit:
 def _unknown(name: str) -> str:
     known = [f"{metric}_{statistic}" for metric in METRICS for statistic in STATISTICS]
     known += [limit.removesuffix("_ms") for limit in SLO_LIMITS]
+    close = nearest(name, known)
     return (
-        f"no limit {name}{nearest(name, known)}; a limit is one of {', '.join(METRICS)} with one "
+        f"no limit {name}{close or '.'} A limit is one of {', '.join(METRICS)} with one "
         f"of {', '.join(STATISTICS)}, such as ttft_p99, or of each request: ttft, tpot, e2el, "
         "itl_max"
     )

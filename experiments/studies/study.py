@@ -34,6 +34,7 @@ class Study:
     one is the class that the workload is about. limits: class -> SLO. candidates: label -> new
     policy. at: the load at which the classes are compared. baseline: the candidate that others are
     held against. shown: what the figure compares at that load: label -> (quantity, class).
+    uncached: candidates that go without the prefix caching that the others have.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Study:
     seeds: tuple[int, ...] = (1, 2, 3)
     cost_model: str = "b300-qwen3-32b-tp2"
     prefix_caching: bool = False
+    uncached: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,8 @@ class Served:
     """One class of one run. Times in ms, but those with their unit in the name.
 
     good: share that met the limits. pause_ms_p99: of the longest gap of each request. e2e_s: from
-    arrival to last token, mean. end_s: when its last request was done.
+    arrival to last token, mean. end_s: when its last request was done. cached: share of its prompt
+    tokens that were in the prefix cache.
     """
 
     good: float
@@ -68,6 +71,7 @@ class Served:
     pause_ms_p99: float
     e2e_s: float
     end_s: float
+    cached: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +123,18 @@ def run_study(study: Study) -> Outcome:
     prices = load_cost_model(study.cost_model)
     memory = prices.table.kv
     assert memory is not None
-    cache = (PrefixCache if study.prefix_caching else KVCache)(memory.blocks, memory.block_size)
+    sizes = memory.blocks, memory.block_size
+    plain, caching = KVCache(*sizes), PrefixCache(*sizes)
     runs: dict[tuple[str, float, int, str], Served] = {}
     for load in study.loads:
         for seed in study.seeds:
             trace = study.workload(load, seed)
             groups = study.groups(trace)
             for candidate, policy in study.candidates.items():
+                caches = study.prefix_caching and candidate not in study.uncached
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ExtrapolationWarning)
-                    result = simulate(trace, policy(), prices, cache)
+                    result = simulate(trace, policy(), prices, caching if caches else plain)
                 for group, rows in groups.items():
                     served = _served(result, rows, study.limits.get(group, Slo()))
                     runs[candidate, load, seed, group] = served
@@ -150,4 +156,5 @@ def _served(result: Result, rows: Rows, limits: Slo) -> Served:
         pause_ms_p99=float(np.percentile(pauses[pauses != NOT_YET] / NS_PER_MS, 99)),
         e2e_s=float(e2e_ns.mean() / NS_PER_S),
         end_s=float(log.finish_ns[done].max() / NS_PER_S),
+        cached=float(log.cached_tokens[done].sum() / result.trace.prompt_tokens[done].sum()),
     )

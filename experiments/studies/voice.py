@@ -22,11 +22,11 @@ from .words import number, reach, table, times
 
 VOICE, SUMMARIES = PRESETS["voice"], PRESETS["documents"]
 SUMMARY_RATE = 0.4
-TURNS = 1_200
+TURNS = 4_800
 
 
 def workload(rate: float, seed: int) -> Trace:
-    """1,200 spoken turns, and 0.4 summaries a second of 900 to 32,000 tokens meanwhile.
+    """4,800 spoken turns, and 0.4 summaries a second of 900 to 32,000 tokens meanwhile.
 
     Priority 0 is voice, 1 summaries.
     """

@@ -37,7 +37,7 @@ def reach(outcome: Outcome, candidate: str) -> str:
 
 def number(quantity: str, value: float) -> str:
     """A share as a percentage, a time with as many digits as matter."""
-    if quantity == "good":
+    if quantity in ("good", "cached"):
         return f"{100 * value:.1f} %"
     return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
 

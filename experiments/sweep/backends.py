@@ -84,25 +84,57 @@ def workers(
             yield Workers(handles, lambda f, each: _joblib(f, each, jobs, "loky"))
 
 
+@contextmanager
+def starting(jobs: int, backend: str) -> Iterator[None]:
+    """Processes of this machine start while the caller does other things; a cluster runs already.
+
+    They serve every `workers` of as many jobs from then on.
+    """
+    if backend != "loky" or jobs == 1:
+        yield
+        return
+    import joblib
+
+    ready = _dispatched(_load, range(joblib.effective_n_jobs(jobs)), jobs, backend)
+    try:
+        yield
+    finally:
+        for _ in ready:  # dropped before it is empty, joblib would say so
+            pass
+
+
+def _load(_: int) -> None:
+    """A process that can call this has loaded all that it takes to run a point."""
+
+
 def _joblib(
     function: Callable[[Job], Done], each: Sequence[Job], jobs: int, backend: str
 ) -> Iterator[Done]:
-    from joblib import Parallel, delayed, parallel_config
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
     if backend == "loky" and len(each) <= 1:
         yield from map(function, each)
         return
+    try:
+        yield from _dispatched(function, each, jobs, backend)
+    except TerminatedWorkerError:
+        raise RunwayError(
+            f"a worker process was killed, perhaps for want of memory (jobs {jobs}): run the "
+            "same command again, with fewer jobs; what is done is kept"
+        ) from None
+
+
+def _dispatched(
+    function: Callable[[Job], Done], each: Sequence[Job], jobs: int, backend: str
+) -> Iterator[Done]:
+    """Work has begun when this returns."""
+    from joblib import Parallel, delayed, parallel_config
+
     # Dask is known to joblib only by this way of naming it.
     with parallel_config(backend=backend, n_jobs=jobs):
         pool = Parallel(return_as="generator_unordered", batch_size=1)
-        try:
-            yield from pool(delayed(function)(job) for job in each)
-        except TerminatedWorkerError:
-            raise RunwayError(
-                f"a worker process was killed, perhaps for want of memory (jobs {jobs}): run the "
-                "same command again, with fewer jobs; what is done is kept"
-            ) from None
+        results: Iterator[Done] = pool(delayed(function)(job) for job in each)
+    return results
 
 
 @contextmanager

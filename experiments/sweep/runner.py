@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.config import RunConfig
 from simulator.errors import ConfigError
 
-from .backends import Workers, check_workers, workers
+from .backends import Workers, check_workers, starting, workers
 from .description import write_sweep
 from .moment import moment_frame
 from .point import invalid, refusal, requests_digest, run_point, shared_workload, workload_settings
@@ -82,28 +84,32 @@ def run_sweep(
     check_workers(jobs, backend)
     store = PointStore(out)
     records, waiting = _plan(spec)
-    files = read_files(job.config for job in waiting)
-    here = in_memory(files)
-    _check(spec, records, waiting, here)
-    store.open(spec)
-    resumed = _take_up(store, records, waiting)
+    fresh = not store.folder.exists()
+    with starting(jobs if fresh and len(waiting) > 1 else 1, backend):
+        files = read_files(job.config for job in waiting)
+        _check(spec, records, waiting, in_memory(files))
+        store.open(spec)
+        resumed = _take_up(store, records, waiting)
+        import_module("pandas")  # for the table at the end: a while, and now nobody waits for it
     _tell(progress, records, spec, 0.0)
-    if waiting:
-        with store.writing(), workers(files, store.folder, jobs=jobs, backend=backend) as pool:
-            simulated_s = 0.0
-            for key, record in _run(pool, store, waiting):
-                records[key] = record
-                simulated_s += record.get("simulated_s", 0.0)
-                _tell(progress, records, spec, simulated_s)
-    ordered = [_of_point(spec, records, index) for index in range(len(spec))]
-    rows = sweep_frame(spec, ordered)
-    write_sweep(spec, out, ordered, rows, moment_frame(spec, rows, here))
+    if not waiting:
+        jobs, backend = 1, "loky"
+    with store.writing(), workers(files, store.folder, jobs=jobs, backend=backend) as pool:
+        simulated_s = 0.0
+        for key, record in _run(pool, store, waiting):
+            records[key] = record
+            simulated_s += record.get("simulated_s", 0.0)
+            _tell(progress, records, spec, simulated_s)
+        ordered = [_of_point(spec, records, index) for index in range(len(spec))]
+        rows = sweep_frame(spec, ordered)
+        moment = moment_frame(spec, rows, pool)
+    write_sweep(spec, out, ordered, rows, moment)
     counts = Counter(record["status"] for record in ordered)
     return SweepOutcome(rows, counts["ok"], counts["invalid"], counts["failed"], resumed)
 
 
 def _plan(spec: SweepSpec) -> tuple[dict[Key, Record], list[_Job]]:
-    """Records of runs that cannot be resolved, and the jobs, equal workloads side by side."""
+    """Records of runs that cannot be resolved, and the jobs in the order they are started."""
     records: dict[Key, Record] = {}
     jobs: list[_Job] = []
     for point in spec.points():
@@ -114,11 +120,25 @@ def _plan(spec: SweepSpec) -> tuple[dict[Key, Record], list[_Job]]:
                 records[point.index, place] = invalid(str(error))
             else:
                 jobs.append(_Job((point.index, place), config))
+    return records, _longest_first(jobs)
+
+
+def _longest_first(jobs: Sequence[_Job]) -> list[_Job]:
+    """Equal workloads side by side, so that each is built once a process.
+
+    Of a workload the point with the most steps first, that is with the least tokens in a step:
+    then the last to run are short, and no process waits long for another at the end.
+    """
     first: dict[str, Key] = {}
     for job in jobs:
         first.setdefault(workload_settings(job.config), job.key)
-    jobs.sort(key=lambda job: (first[workload_settings(job.config)], job.key))
-    return records, jobs
+
+    def order(job: _Job) -> tuple[Key, float, Key]:
+        budgets = (job.config.chunk_size, job.config.max_num_batched_tokens)
+        most = min((tokens for tokens in budgets if tokens is not None), default=inf)
+        return first[workload_settings(job.config)], most, job.key
+
+    return sorted(jobs, key=order)
 
 
 def _check(

@@ -183,7 +183,9 @@ def test_a_sweep_draws_its_figures_and_draws_them_again_bit_for_bit(
     first = digests(drawn)
     for path in drawn:
         path.unlink()
-    assert digests(plot_sweep(swept)) == first
+    again = plot_sweep(swept, jobs=2)
+    assert again == drawn
+    assert digests(again) == first
     assert not [path for path in (swept / "figures").iterdir() if path.suffix != ".png"]
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from experiments.config import RunConfig, load_config
 from experiments.policies import build_policy
+from experiments.run import run_config
 from simulator.errors import ConfigError
 from simulator.schedulers import AlternatingScheduler, StaticScheduler
 
@@ -115,6 +116,15 @@ def test_a_users_file_that_does_not_load_is_named_with_its_line(tmp_path: Path) 
     assert f"does not load: SyntaxError: invalid syntax at {path}:2" in complaint(
         scheduler=f"{path}:F"
     )
+
+
+def test_the_line_of_a_file_given_from_where_one_stands_is_named(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(own.parent)
+    config = load_config(None, {"requests": 1, "rate": 1, "scheduler": "mine.py:Own"})
+    with pytest.raises(ConfigError, match=r"NotImplementedError at mine\.py:7$"):
+        run_config(config)
 
 
 def test_an_argument_the_class_does_not_take_gets_the_nearest_name(own: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from experiments.config import load_config
 from experiments.report import build_report, write_report
 from experiments.report.chart import Chart
-from experiments.report.page import Section, Table
+from experiments.report.page import Page, Section, Table
 from experiments.report.scale import Axis
 from experiments.run import run_config, write_run
 from experiments.sweep import load_spec, run_sweep
@@ -223,6 +223,17 @@ def test_texts_of_a_user_are_no_markup() -> None:
     assert "<b>" not in html.html()
 
 
+def test_a_word_stands_where_it_hides_no_dot_and_no_other_word() -> None:
+    """Right of the middle dot, above and below, are dots; then its own word is in the way."""
+    chart = Chart("t", Axis("x", 0, 100, 100, 400), Axis("y", 0, 100, 250, 0))
+    for at in ((50, 50), (54, 53), (54, 45)):
+        chart.dot(at, "c0")
+    for _ in range(3):
+        chart.words((50, 50), "name")
+    places = [re.findall(r'x="([\d.]+)" y="([\d.]+)"', m)[0] for m in chart.marks if "word" in m]
+    assert [(float(x) < 250, float(y)) for x, y in places] == [(True, 118.0), (True, 141.0)]
+
+
 # In a browser
 
 
@@ -336,6 +347,18 @@ def test_it_fits_the_screen_in_light_and_dark(
             )
             assert contrast(ink, ground) >= 4.5, (selector, ink, ground)
         assert (luminance(ground) < 0.1) == (scheme == "dark")
+
+
+def test_a_long_name_is_broken_on_a_narrow_screen(browser: Any, tmp_path: Path) -> None:
+    name = "files./a/" + "folder_without_a_space_in_its_name" * 3
+    page = tmp_path / "page.html"
+    page.write_text(Page("t", "q?", ["a"], sections=[Section("s", facts=[(name, name)])]).html())
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": 400, "height": 900, "deviceScaleFactor": 1, "mobile": True},
+    )
+    browser.get(page.as_uri())
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 400
 
 
 def luminance(colour: str) -> float:

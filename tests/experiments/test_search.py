@@ -23,9 +23,12 @@ from experiments.search import (
     run_search,
 )
 from experiments.search import evaluator as evaluating
-from simulator.errors import ConfigError
+from simulator.errors import ConfigError, RunwayError
 
 Ask = Callable[..., SearchOutcome]
+
+WITHOUT_LOAD = dict.fromkeys(("requests", "rate", "arrival", "input_tokens", "output_tokens"))
+"""Settings of the server's usual load, taken back."""
 
 
 @pytest.fixture
@@ -247,13 +250,38 @@ def test_a_configuration_that_cannot_run_is_named_and_the_rest_goes_on(ask: Ask)
         ask("ttft_max=30ms", ("max_num_seqs=20,30", "max_num_batched_tokens=10"), out="none")
 
 
+def test_sessions_are_resampled_whole_and_say_how_sure(ask: Ask, tmp_path: Path) -> None:
+    """Pairs of turns, the second 50 ms after the answer; the gaps between sessions differ."""
+    trace = tmp_path / "sessions.jsonl"
+    rows = []
+    for number in range(40):
+        turn = {"arrival_s": number + number**2 / 100, "prompt_tokens": 10, "output_tokens": 1}
+        rows.append({**turn, "id": f"{number}.1", "think_ns": 0})
+        rows.append({**turn, "id": f"{number}.2", "parent": f"{number}.1", "think_ns": 50_000_000})
+    trace.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    found = ask("ttft_p90=30ms", base={**WITHOUT_LOAD, "trace": str(trace)}, replicates=3)
+    (answer,) = found.answers
+    assert answer.certainty is not None
+    assert answer.certainty.method == "blocks"
+    assert min(answer.certainty.rates) > 0
+    assert answer.certainty.low < answer.certainty.high
+
+
+def test_workloads_of_the_kind_that_cannot_run_are_no_certainty(
+    ask: Ask, trace_of: Callable[..., Path]
+) -> None:
+    """Two requests in the first and last of 20 stretches: few draws have both."""
+    base = {**WITHOUT_LOAD, "trace": str(trace_of((0.0, 10, 1), (1.0, 10, 1)))}
+    with pytest.raises(RunwayError, match=r"cannot be told, workload \d.*--replicates 0"):
+        ask("ttft_max=30ms", base=base, replicates=8, blocks=20, rates=(1, 30))
+
+
 def test_rejected_requests_are_over_every_limit(ask: Ask, trace_of: Callable[..., Path]) -> None:
     """One of 20 prompts never fits. Linear interpolation: a p90 is between the 18th and 19th
     request, which were answered; a p95 between the 19th and 20th, which was not.
     """
     trace = trace_of(*((float(row), 9000 if row == 3 else 10, 1) for row in range(20)))
-    given = ("rate", "requests", "arrival", "input_tokens", "output_tokens")
-    base = {"trace": str(trace), **dict.fromkeys(given)}
+    base = {**WITHOUT_LOAD, "trace": str(trace)}
     (bears,) = ask("ttft_p90=1s", base=base, rates=(1, 20)).answers
     (never,) = ask("ttft_p95=1s", base=base, rates=(1, 20)).answers
     assert (bears.status, never.status) == (EVERY_RATE, NO_RATE)

@@ -29,7 +29,7 @@ def outcome_of(*shares: tuple[float, ...], loads: tuple[float, ...] = (1.0, 2.0,
     return Outcome(
         study,
         {
-            (f"c{row}", load, 1, "all"): Served(share, 1, 2, 3, 4, 5, 6)
+            (f"c{row}", load, 1, "all"): Served(share, 1, 2, 3, 4, 5, 6, 0)
             for row, held in enumerate(shares)
             for load, share in zip(loads, held, strict=True)
         },
@@ -49,7 +49,7 @@ def test_the_class_that_fares_worst_decides() -> None:
     outcome = outcome_of((1.0, 1.0, 1.0))
     runs = {
         **outcome.runs,
-        **{("c0", load, 1, "b"): Served(0.5, 1, 2, 3, 4, 5, 6) for load in (1.0, 2.0, 4.0)},
+        **{("c0", load, 1, "b"): Served(0.5, 1, 2, 3, 4, 5, 6, 0) for load in (1.0, 2.0, 4.0)},
     }
     limits = {name: outcome.study.limits["all"] for name in ("all", "b")}
 

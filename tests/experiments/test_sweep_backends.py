@@ -14,9 +14,9 @@ from experiments import workload
 from experiments.sweep import SweepSpec, load_spec, run_sweep, runner
 from experiments.sweep.backends import check_workers
 from experiments.sweep.sharing import file_key, mapped, read_files
-from simulator.errors import ConfigError
+from simulator.errors import ConfigError, RunwayError
 
-FILES = ("sweep.parquet", "sweep.csv", "sweep.yaml")
+FILES = ("sweep.parquet", "sweep.csv", "sweep.yaml", "timelines.parquet")
 TraceOf = Callable[..., Path]
 
 
@@ -24,7 +24,8 @@ TraceOf = Callable[..., Path]
 def spec(trace_of: TraceOf, per_token: Path) -> SweepSpec:
     trace = trace_of(*((0.1 * row, 50 + 7 * row, 5) for row in range(40)))
     base = {"trace": str(trace), "cost_model": str(per_token), "kv_blocks": 200}
-    return load_spec(None, base, {"rate": [5.0, 10.0], "max_num_batched_tokens": [64, 256]})
+    grid = {"rate": [5.0, 10.0], "scheduler": ["chunked", "continuous"]}
+    return load_spec(None, base, {**grid, "max_num_batched_tokens": [512]})
 
 
 @pytest.fixture
@@ -98,6 +99,29 @@ def opened_before(open_store: Callable[..., None], spec: SweepSpec) -> Callable[
         path.rename(path.with_suffix(".gone"))
 
     return opened
+
+
+def test_of_a_workload_the_point_with_the_most_steps_starts_first(spec: SweepSpec) -> None:
+    """At both rates: chunks of 64, then a budget of 512 tokens, then no limit at all."""
+    base = {name: value for name, value in spec.base.items() if name != "kv_blocks"}
+    grid = {"rate": [5.0, 10.0], "chunk_size": [None, 64], "max_num_batched_tokens": [None, 512]}
+    asked = load_spec(None, base, grid)
+    records, jobs = runner._plan(asked)
+    assert not records
+    order = [
+        (job.config.rate, job.config.chunk_size, job.config.max_num_batched_tokens) for job in jobs
+    ]
+    at_one_rate = [(64, None), (64, 512), (None, 512), (None, None)]
+    assert order == [(rate, *sizes) for rate in (5.0, 10.0) for sizes in at_one_rate]
+
+
+def test_a_sweep_that_is_refused_in_spite_of_its_processes_leaves_nothing(
+    spec: SweepSpec, tmp_path: Path
+) -> None:
+    base = {**spec.base, "trace": str(tmp_path / "missing.csv")}
+    with pytest.raises(RunwayError, match=r"missing\.csv"):
+        run_sweep(load_spec(None, base, spec.grid), tmp_path / "out", jobs=2)
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_is_sent_with_a_point_does_not_grow_with_the_trace(

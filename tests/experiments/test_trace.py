@@ -44,10 +44,14 @@ def tiny(tmp_path: Path, trace_of: Any, per_token: Path, runway: Runway) -> Path
 
 
 def check_format(trace: dict[str, Any]) -> None:
-    """The rules of the format that a viewer depends on."""
+    """The rules of the format that a viewer depends on.
+
+    Source: Perfetto's importer of JSON (src/trace_processor/importers/json), which takes `ts` and
+    `dur` to whole ns as below, and drops or misplaces slices of a thread that overlap by one.
+    """
     assert {*trace} == {"displayTimeUnit", "otherData", "traceEvents"}
     assert json.loads(json.dumps(trace, allow_nan=False)) == trace
-    lanes: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
+    lanes: dict[tuple[int, int], list[int]] = defaultdict(list)
     before = 0.0
     for event in trace["traceEvents"]:
         assert event["ph"] in ("X", "C", "M")
@@ -60,13 +64,14 @@ def check_format(trace: dict[str, Any]) -> None:
             assert all(isinstance(value, int) and value >= 0 for value in event["args"].values())
         if event["ph"] == "X":
             assert event["dur"] >= 0
-            open_slices = lanes[event["pid"], event["tid"]]
-            start, end = event["ts"], event["ts"] + event["dur"]
-            while open_slices and open_slices[-1][1] <= start + 1e-3:
-                open_slices.pop()
-            if open_slices:
-                assert end <= open_slices[-1][1] + 1e-3, "slices of a thread nest, never overlap"
-            open_slices.append((start, end))
+            open_until = lanes[event["pid"], event["tid"]]
+            start = round(event["ts"] * 1000)
+            end = start + round(event["dur"] * 1000)
+            while open_until and open_until[-1] <= start:
+                open_until.pop()
+            if open_until:
+                assert end <= open_until[-1], "slices of a thread nest, never overlap"
+            open_until.append(end)
 
 
 def test_the_trace_keeps_to_the_format(saved: Path) -> None:
