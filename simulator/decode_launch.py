@@ -10,7 +10,15 @@ from collections.abc import Collection
 
 from .cost_model import CostModel
 from .feed import ArrivalFeed, OpenFeed
-from .leap import BITS, price, refuse_price, steps_until, steps_within
+from .leap import (
+    BITS,
+    line_sum,
+    price,
+    refuse_price,
+    steps_reaching,
+    steps_until,
+    steps_within,
+)
 from .lifecycle import Lifecycle
 from .options import EngineOptions
 from .plan import ALL, ONE_STEP, UNTIL_FINISH, WHILE_ALONE, Plan, StepShape, make_tuple
@@ -73,7 +81,7 @@ class DecodeLauncher:
         while flight is not None and pool.size and (with_prompts or flight[2]):
             if due_ns is not None and due_ns <= (flight[1] if sync else flight[0]):
                 break  # then more happens at its end than these finishes
-            following = self._leap_after(flight)
+            following = self._leap_after(flight) if sync else self._leap_beside(flight)
             if following is None:
                 break
             flight, with_prompts = following, False
@@ -82,27 +90,32 @@ class DecodeLauncher:
     def _leap_after(self, flight: Flight) -> Flight | None:
         """The leap after prompts or a finish; None: blocks or time run out first.
 
-        Sync, seats and blocks are given back before the next leap starts; async, after its plan.
+        Seats and blocks are given back before it starts.
         """
-        life, pool, kv = self._life, self._pool, self._kv
         _, end_ns, finishing = flight
+        if finishing:
+            self._life.deliver(finishing, end_ns)
+            finishing.clear()
+        if self._pool.growth_blocks > self._kv.free_blocks:
+            return None
+        return self._decode_steps(EVERYBODY, end_ns, self._pool.size, ())
+
+    def _leap_beside(self, flight: Flight) -> Flight | None:
+        """`_leap_after` in an asynchronous pipeline: seats and blocks are given back after its plan.
+
+        What was in flight before has ended by then.
+        """
         for _, earlier_ns, ended in self._pipe:
             if ended:
-                life.deliver(ended, earlier_ns)
+                self._life.deliver(ended, earlier_ns)
                 ended.clear()
-        following: Flight | None = None
-        if self._depth == 1:
-            if finishing:
-                life.deliver(finishing, end_ns)
-            if pool.growth_blocks <= kv.free_blocks:
-                following = self._decode_steps(EVERYBODY, end_ns, pool.size, ())
-        elif pool.growth_blocks <= kv.free_blocks:
-            following = self._decode_steps(EVERYBODY, end_ns, pool.size, (flight,))
-            if finishing:
-                life.deliver(finishing, end_ns)
-        else:
+        if self._pool.growth_blocks > self._kv.free_blocks:
             return None
-        finishing.clear()
+        _, end_ns, finishing = flight
+        following = self._decode_steps(EVERYBODY, end_ns, self._pool.size, (flight,))
+        if finishing:
+            self._life.deliver(finishing, end_ns)
+            finishing.clear()
         return following
 
     def _decode_steps(
@@ -120,7 +133,7 @@ class DecodeLauncher:
         steps, cut_ns = 1, None
         holds = plan.holds
         stays = holds is not ONE_STEP and self._longest_leap > 1
-        if stays and self._paid_blocks != self._life.moved_blocks:
+        if self._swap_ns and self._paid_blocks != self._life.moved_blocks:
             stays = False
         if stays and not (before and self._finish_in_flight(plan)):
             steps = pool.steps_ahead(kv.free_blocks, self._longest_leap)
@@ -135,7 +148,12 @@ class DecodeLauncher:
             first, slope, steps, total_ns, last_ns = self._price(shape, steps, cut_ns, start_ns)
         else:
             first, slope = line
-            steps, total_ns = steps_until(first, slope, steps, cut_ns, self._depth)
+            if cut_ns is None:
+                total_ns = line_sum(first, slope, steps)
+            elif self._depth == 1 and cut_ns > 0:
+                steps, total_ns = steps_reaching(first, slope, steps, cut_ns)
+            else:
+                steps, total_ns = steps_until(first, slope, steps, cut_ns, self._depth)
             if self._stop_ns is not None:
                 limit_ns = self._stop_ns - start_ns
                 steps, total_ns = steps_within(first, slope, steps, total_ns, limit_ns)

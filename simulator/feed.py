@@ -96,12 +96,13 @@ class OpenFeed:
     def pull(self, now_ns: int) -> list[Sequence]:
         """The requests that have arrived by now."""
         arrived: list[Sequence] = []
-        arrivals, row, make = self._arrivals, self._row, self._make
-        while row < len(arrivals) and arrivals[row] <= now_ns:
-            arrived.append(make(row, arrivals[row]))
+        arrivals, row, make, rows = self._arrivals, self._row, self._make, len(self._arrivals)
+        next_ns = self.next_ns
+        while next_ns is not None and next_ns <= now_ns:
+            arrived.append(make(row, next_ns))
             row += 1
-        self._row = row
-        self.next_ns = arrivals[row] if row < len(arrivals) else None
+            next_ns = arrivals[row] if row < rows else None
+        self._row, self.next_ns = row, next_ns
         return arrived
 
     def ended(self, row: int, now_ns: int) -> None:

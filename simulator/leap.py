@@ -76,15 +76,11 @@ def price(
     return Priced(steps, durations, int(ends[steps - 1]), int(durations[-1]))
 
 
-def steps_until(
-    first: int, slope: int, steps: int, cut_ns: int | None, depth: int
-) -> tuple[int, int]:
+def steps_until(first: int, slope: int, steps: int, cut_ns: int, depth: int) -> tuple[int, int]:
     """At most `steps` steps of a line, ended by an arrival; and their sum, ns.
 
     cut_ns: when, after the start, the arrival cuts; depth: steps planned ahead (see `price`).
     """
-    if cut_ns is None:
-        return steps, line_sum(first, slope, steps)
     if cut_ns <= 0:
         return 1, first >> BITS
     taken, total_ns = steps_reaching(first, slope, steps, cut_ns)

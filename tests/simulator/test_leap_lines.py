@@ -74,7 +74,9 @@ def test_arrival_and_stop_end_a_leap_where_stepping_would(
     if stop_ns is not None:
         expected = min(expected, sum(end <= stop_ns for end in ends))
     total_ns = ends[expected - 1] if expected else 0
-    taken = steps_until(first, slope, steps, cut_ns, depth)
+    taken = steps, line_sum(first, slope, steps)
+    if cut_ns is not None:
+        taken = steps_until(first, slope, steps, cut_ns, depth)
     if stop_ns is not None:
         taken = steps_within(first, slope, *taken, stop_ns)
     assert taken == (expected, total_ns)
