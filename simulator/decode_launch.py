@@ -101,7 +101,7 @@ class DecodeLauncher:
         return self._decode_steps(EVERYBODY, end_ns, self._pool.size, ())
 
     def _leap_beside(self, flight: Flight) -> Flight | None:
-        """`_leap_after` in an asynchronous pipeline: seats and blocks are given back after its plan.
+        """The same in an asynchronous pipeline: seats and blocks are given back after its plan.
 
         What was in flight before has ended by then.
         """
