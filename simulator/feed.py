@@ -43,21 +43,24 @@ class ArrivalFeed(Protocol):
 
 
 class SequenceMaker:
-    """Makes the `Sequence` of a trace row, only when it arrives."""
+    """Makes the `Sequence` of a trace row, only when it arrives.
+
+    prompt, output: tokens by row. lengths_only: nothing else is known of any row.
+    """
 
     __slots__ = (
         "_client",
         "_max_tokens",
-        "_output",
         "_predicted",
         "_priority",
-        "_prompt",
         "lengths_only",
+        "output",
+        "prompt",
     )
 
     def __init__(self, trace: Trace) -> None:
-        self._prompt: list[int] = trace.prompt_tokens.tolist()
-        self._output: list[int] = trace.output_tokens.tolist()
+        self.prompt: list[int] = trace.prompt_tokens.tolist()
+        self.output: list[int] = trace.output_tokens.tolist()
         self._priority: list[int] | None = _listed(trace.priority)
         self._max_tokens: list[int] | None = _listed(trace.max_tokens)
         self._predicted: list[int] | None = _listed(trace.predicted_output_tokens)
@@ -69,7 +72,7 @@ class SequenceMaker:
 
     def __call__(self, row: int, arrival_ns: int) -> Sequence:
         """The request of this row, arriving at `arrival_ns`."""
-        sequence = Sequence(row, arrival_ns, self._prompt[row], self._output[row])
+        sequence = Sequence(row, arrival_ns, self.prompt[row], self.output[row])
         if self.lengths_only:
             return sequence
         if self._priority is not None:
@@ -96,10 +99,14 @@ class OpenFeed:
     def pull(self, now_ns: int) -> list[Sequence]:
         """The requests that have arrived by now."""
         arrived: list[Sequence] = []
-        arrivals, row, make, rows = self._arrivals, self._row, self._make, len(self._arrivals)
-        next_ns = self.next_ns
+        arrivals, row, rows = self._arrivals, self._row, len(self._arrivals)
+        make, next_ns = self._make, self.next_ns
+        prompt, output, plain = make.prompt, make.output, make.lengths_only
         while next_ns is not None and next_ns <= now_ns:
-            arrived.append(make(row, next_ns))
+            if plain:  # a call less for each
+                arrived.append(Sequence(row, next_ns, prompt[row], output[row]))
+            else:
+                arrived.append(make(row, next_ns))
             row += 1
             next_ns = arrivals[row] if row < rows else None
         self._row, self.next_ns = row, next_ns

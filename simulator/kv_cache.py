@@ -98,7 +98,8 @@ class KVCache:
     def extend(self, sequence: Sequence, tokens: int) -> None:
         """Blocks for the first `tokens` tokens of a sequence whose prompt is being computed."""
         blocks = -(-tokens // self.block_size)
-        self.grow(blocks - sequence._blocks)
+        self.free_blocks = free = self.free_blocks + sequence._blocks - blocks
+        assert free >= 0, (sequence, free)
         sequence._blocks = blocks
 
     def grow(self, blocks: int) -> None:

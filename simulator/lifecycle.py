@@ -116,7 +116,8 @@ class Lifecycle:
     def _admit(self, sequence: Sequence, start_ns: int) -> None:
         view = self._view
         view.waiting.remove(sequence)
-        self._kv.admit(sequence)
+        if self._kv.caches_prefixes:
+            self._kv.admit(sequence)
         view.running[sequence] = None
         sequence._order = self._admissions
         self._admissions += 1

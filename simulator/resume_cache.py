@@ -62,6 +62,12 @@ class ResumeCache(KVCache):
             self.free_blocks -= sequence._blocks
         sequence.computed_tokens = tokens
 
+    def extend(self, sequence: Sequence, tokens: int) -> None:
+        """Blocks for the first `tokens` tokens, counted like those of decodes."""
+        blocks = -(-tokens // self.block_size)
+        self.grow(blocks - sequence._blocks)
+        sequence._blocks = blocks
+
     def grow(self, blocks: int) -> None:
         """Blocks for the next tokens: counted now, taken from the queue before it changes."""
         assert blocks <= self.free_blocks, (blocks, self.free_blocks)

@@ -95,7 +95,7 @@ def at_a_glance(view: EngineView, tokens: int, seats: int, chunk_size: int) -> P
         return None
     if seats > 0:
         head = next(iter(view.waiting))
-        if not kv.finds_nothing(head):
+        if kv.caches_prefixes and not kv.finds_nothing(head):
             return None
         watermark = kv.watermark_blocks if view.running else 0
         if -(-head.known_tokens // kv.block_size) <= blocks - watermark:
