@@ -47,16 +47,17 @@ class Load:
         """Serve the load; way: a name in `WAYS`."""
         prices: CostModel = PeerPrices() if way == "peer" else tangent(self.cache_use)
         limits = MAX_NUM_BATCHED_TOKENS, MAX_NUM_SEQS
-        if way == "vllm":
-            cache: KVCache = PrefixCache(BLOCKS, BLOCK_SIZE)
+        if way == "vllm as is":
+            cache = PrefixCache(BLOCKS, BLOCK_SIZE)
             return simulate(self.trace(), VllmScheduler(*limits), prices, cache)
-        scheduler = ChunkedPrefillScheduler(*limits)
-        return simulate(self.trace(), scheduler, prices, KVCache(BLOCKS, BLOCK_SIZE))
+        policy = VllmScheduler if way == "vllm" else ChunkedPrefillScheduler
+        counted = KVCache(BLOCKS, BLOCK_SIZE)
+        return simulate(self.trace(), policy(*limits), prices, counted, async_scheduling=False)
 
 
-WAYS = ("linear", "peer", "vllm")
-"""`chunked` with linear prices and with the peer's own; `vllm` as it comes (an asynchronous
-pipeline, prefix caching) with linear ones."""
+WAYS = ("linear", "peer", "vllm", "vllm as is")
+"""`chunked` with linear prices and with the peer's own; `vllm` with linear ones, doing the same
+work, and as it comes: an asynchronous pipeline and prefix caching."""
 
 LOADS = {
     load.name: load

@@ -53,7 +53,7 @@ def compare(repetitions: int = REPETITIONS) -> None:
     write(f"Event loop, median (fastest-slowest) of {repetitions} runs.")
     write(_interpreter())
     write("linear: `chunked`, prices a tangent of the peer's formula; peer: that formula itself;")
-    write("vllm: `vllm`, asynchronous, prefix caching, linear prices.")
+    write("vllm: `vllm`, linear prices; as is: with its asynchronous pipeline and prefix caching.")
     for way in WAYS:
         _write_ours(samples, way)
     if PYTHON:
@@ -64,7 +64,7 @@ def compare(repetitions: int = REPETITIONS) -> None:
 
 
 def _measure(load: Load, into: Samples) -> None:
-    for way, prefix_caching in zip(WAYS, (True, False, None), strict=True):
+    for way, prefix_caching in zip(WAYS, (True, False, None, None), strict=True):
         command = [sys.executable, "-m", "tests.benchmarks.speed", load.name, way]
         into.ours.setdefault(way, []).append(json.loads(run(command).output))
         if PYTHON and prefix_caching is not None:
@@ -102,7 +102,7 @@ def _write_ratios(samples: dict[str, Samples]) -> None:
 
 
 def _write_means(samples: dict[str, Samples]) -> None:
-    write("\nIs it the same work? mean TTFT and TPOT, ms: linear, peer, vllm; DynoSim")
+    write("\nIs it the same work? mean TTFT and TPOT, ms: each of ours; DynoSim")
     for name, sample in samples.items():
         peer = sample.peers[True][-1]
         ours = [sample.ours[way][-1] for way in WAYS]
