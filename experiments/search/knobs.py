@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
+from typing import Annotated, Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from experiments.config import RunConfig, flag_of
 from experiments.explain import aliases
@@ -74,7 +77,8 @@ def read_knobs(texts: Sequence[str], lists: Mapping[str, Sequence[str]] | None =
     {'max_num_seqs': Choice(values=(64, 128)), 'block_size': Choice(values=(16, 32))}
 
     Raises:
-        ConfigError: no such setting, one that makes the workload, or one without usual values.
+        ConfigError: no such setting, one that makes the workload, one without usual values, or a
+            value that it cannot have.
     """
     written: dict[str, list[str]] = {}
     for text in texts:
@@ -117,4 +121,21 @@ def _domain(name: str, values: list[str]) -> Choice | Range:
         return Choice(USUAL[name])
     if len(values) == 1 and is_sampled(values[0]):
         return read_domain(name, values[0], label)
-    return Choice(swept_values(name, values, label))
+    found = swept_values(name, values, label)
+    _refuse_impossible(name, found)
+    return Choice(found)
+
+
+def _refuse_impossible(name: str, values: Sequence[Setting]) -> None:
+    """A value that the setting can have in no configuration; others fail where they are tried."""
+    field = RunConfig.model_fields[name]
+    kind: Any = field.annotation  # a type, known only at run time
+    if field.metadata:
+        kind = Annotated[kind, *field.metadata]
+    check = TypeAdapter(kind).validate_python
+    for value in values:
+        try:
+            check(value)
+        except ValidationError as error:
+            why = error.errors()[0]["msg"].removeprefix("Value error, ")
+            raise ConfigError(f"--over {name}={value}: {why}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -108,6 +109,20 @@ def test_knobs_have_usual_values_lists_or_ranges() -> None:
     assert knobs.domains["max_num_seqs"] == Range(16, 256, log=True, whole=True)
     assert knobs.size is None
     assert read_knobs([], {"block_size": ["16", "32"]}).size == 2
+
+
+@pytest.mark.parametrize(
+    ("over", "message"),
+    [
+        ("chunk_size=256,abc", "--over chunk_size=abc: must be a whole number of at least 1, or"),
+        ("max_num_seqs=0,64", "--over max_num_seqs=0: must be a whole number of at least 1"),
+        ("watermark=0,2", "--over watermark=2: must be a number of at least 0 and at most 1"),
+        ("async_scheduling=true,perhaps", "--over async_scheduling=perhaps: "),
+    ],
+)
+def test_value_that_a_knob_can_never_have_is_refused_before_anything_runs(over, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        read_knobs([over])
 
 
 @pytest.mark.parametrize(
