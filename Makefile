@@ -27,7 +27,7 @@ demo: $(RUNTIME)
 	  --chunk-size 256,512,1024,2048,none --max-num-batched-tokens 512,2048,8192 --out demo
 
 test: $(DEV)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4
 
 check: lint test
 
