@@ -93,6 +93,7 @@ class Engine:
         env, pipe, ahead = self._env, self.pipe, self._options.pipeline_depth - 1
         feed, view, timeout = self.feed, self.view, self._env.timeout
         launcher, launch = self.launcher, self.launcher.launch
+        reports = self._options.progress is not None
         clock_ns = now_ns = env.now
         while True:
             if pipe and pipe[-1][0] > now_ns:
@@ -130,8 +131,8 @@ class Engine:
                     # What arrived before makes way before: a finish lets capped clients go on.
                     self._take_arrivals(end_ns - 1)
                 self.life.deliver(finishing, end_ns)
-                if self._options.progress is not None:
-                    self._report_progress()
+            if reports:
+                self._report_progress()
             if ahead:
                 pipe.popleft()
         stop_ns = self._options.stop_ns

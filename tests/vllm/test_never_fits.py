@@ -31,7 +31,9 @@ def run(*rows: tuple[float, int, int], scheduler: Any = None, **options: Any) ->
 
 
 @pytest.mark.parametrize("async_scheduling", [False, True])
-@pytest.mark.parametrize("policy", sorted(SCHEDULERS.keys() - {"sjf"}))  # where shorter ones overtake
+@pytest.mark.parametrize(
+    "policy", sorted(SCHEDULERS.keys() - {"sjf"})
+)  # where shorter ones overtake
 def test_it_blocks_all_behind_it(policy: str, async_scheduling: bool) -> None:
     """62 + 3 tokens fit: the last one is never stored. 100 do not; 10 behind them would."""
     result = run(
