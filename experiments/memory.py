@@ -217,15 +217,30 @@ def _notes(config: RunConfig, table: CostTable, *, sized: bool) -> tuple[str, ..
     if table.kind == "roofline" or is_packaged(name):
         return ()
     dtype = None if config.kv_dtype == "auto" else f"kv_dtype {config.kv_dtype}"
+    unused = _unused_share(config)
     if sized:
         note = f"{dtype} sizes the KV cache; prices stay those of {table.name}"
-        return (note,) if dtype else ()
+        return (note, *unused) if dtype else unused
     is_used = config.swap_bandwidth_gb_s or is_published(name)
     model = config.model and not is_used and f"model {config.model}"
     weights = config.dtype and f"dtype {config.dtype}"
-    return tuple(
+    told = tuple(
         f"{setting} is not used: prices are those of {table.name}, and the KV cache is not sized "
         "from bytes (--kv-cache-gib, --gpu-memory-gib)"
         for setting in (model, weights, dtype)
         if setting
+    )
+    return told + unused
+
+
+def _unused_share(config: RunConfig) -> tuple[str, ...]:
+    """vLLM's flag, where no GPU memory is given that it could be a share of."""
+    share = config.gpu_memory_utilization
+    if share == RunConfig.model_fields["gpu_memory_utilization"].default:
+        return ()
+    if config.gpu_memory_gib or config.device:
+        return ()
+    return (
+        f"gpu_memory_utilization {share:g} is not used: it is a share of --gpu-memory-gib, which "
+        "is not given; --kv-blocks sets the KV cache directly",
     )

@@ -194,7 +194,7 @@ class RunConfig(BaseModel):
         None,
         "Cost table: bundled, a file, or kernels that others measured (runway list cost-models).",
         metavar="NAME|FILE",
-        shown="the bundled table",
+        shown="b300-qwen3-32b-tp1",
     )
     kv_blocks: v.Count | None = memory_option(
         None,

@@ -90,7 +90,7 @@ def warnings(summary: Summary) -> Iterator[str]:
     if summary["dropped"]:
         yield f"rows dropped: {_counts(summary['dropped_by_reason'])}"
     for state, words in (
-        ("unfinished", "unfinished at the stop time"),
+        ("unfinished", "unfinished at the end of the run"),
         ("not_arrived", "not arrived by then"),
     ):
         if summary[state]:

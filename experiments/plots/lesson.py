@@ -10,7 +10,7 @@ import pandas as pd
 from experiments.lesson import Outcome
 
 from .style import house_style
-from .timeline import Lane, save_timeline
+from .timeline import READING, Lane, save_timeline
 
 BEFORE_MS, AFTER_MS = 18.0, 172.0
 
@@ -22,7 +22,7 @@ def draw_lesson(outcomes: Sequence[Outcome], path: Path) -> Path:
             path,
             [_lane(outcome) for outcome in outcomes],
             title="A 2,048-token prompt arrives while four streams decode",
-            subtitle="Every box is one step, as wide as it lasts.",
+            subtitle=READING,
             start_ms=-BEFORE_MS,
             end_ms=AFTER_MS,
         )

@@ -10,7 +10,7 @@ import pandas as pd
 from .pauses import lane_note
 from .style import level_label, value_label
 from .sweep_table import Row, SweepTable
-from .timeline import Lane, save_timeline
+from .timeline import READING, Lane, save_timeline
 
 _ORDER = ("scheduler", "chunk_size", "max_num_batched_tokens")
 
@@ -34,7 +34,7 @@ def draw_moment(table: SweepTable, saved: Path, path: Path) -> Path | None:
         path,
         lanes,
         title=f"A {prompt}-token prompt arrives on running streams",
-        subtitle=f"Every box is one step, as wide as it lasts.\n{where}, after {at_s:,.1f} s",
+        subtitle=f"{READING}\n{where}, after {at_s:,.1f} s",
         start_ms=float(first["window_start_ms"]),
         end_ms=float(first["window_end_ms"]),
     )

@@ -17,7 +17,7 @@ from simulator.units import NS_PER_MS, NS_PER_S
 from .pauses import lane_note
 from .phase_rows import PhaseRow, draw_rows, phase_legend, phase_rows
 from .style import WIDTH_IN, headline, legend_rows, plain_ticks, save, value_label
-from .timeline import Lane, draw_timeline, timeline_legend
+from .timeline import READING, Lane, draw_timeline, timeline_legend
 
 STEPS_IN_SIGHT = 150
 MOST_ROWS = 26
@@ -126,15 +126,14 @@ def _rows(run: SavedRun, moment: Moment) -> list[PhaseRow]:
 
 
 def _words(run: SavedRun, moment: Moment) -> tuple[str, ...]:
-    reading = "Every box is one step, as wide as it lasts."
     served = ", ".join(caption_parts(run.summary))
     if moment.watched is None:
         start, end = (at / NS_PER_S for at in moment.span)
-        return f"Who got the GPU, {start:,.2f} s to {end:,.2f} s", reading, run.setting
+        return f"Who got the GPU, {start:,.2f} s to {end:,.2f} s", READING, run.setting
     prompt = value_label(int(run.requests["prompt_tokens"].iloc[moment.watched]))
     at_s = moment.zero_ns / NS_PER_S
     title = f"A {prompt}-token prompt arrives on running streams"
-    return title, reading, f"{served}, after {at_s:,.1f} s"
+    return title, READING, f"{served}, after {at_s:,.1f} s"
 
 
 def _axis_words(moment: Moment) -> str:

@@ -27,6 +27,7 @@ from .style import (
     value_label,
 )
 
+READING = "Every box is one step, as wide as it lasts; heights are square roots."
 _MANY = 300
 """More boxes than this have no edges, which would hide them."""
 
@@ -134,7 +135,11 @@ def _draw_marks(axes: Axes, lane: Lane, arrival_ms: float, end_ms: float) -> Non
 
 def _dress(axes: Axes, top: int, bottom: int) -> None:
     axes.set_ylim(-1.08, 1.2)
-    axes.set_yticks([1.0, -1.0], [value_label(top), value_label(bottom)], fontsize=9.5)
+    ticks = {}
+    for sign, most in ((1, top), (-1, bottom)):
+        for value in {most, max(1, most // 4)}:
+            ticks[sign * (value / most) ** 0.5] = value
+    axes.set_yticks([*ticks], [value_label(value) for value in ticks.values()], fontsize=9.5)
     axes.grid(visible=False)
     axes.grid(visible=True, axis="x", color=RULE)
     axes.spines["bottom"].set_visible(False)

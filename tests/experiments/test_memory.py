@@ -82,6 +82,13 @@ def test_settings_that_size_nothing_are_said() -> None:
     assert note.startswith("kv_dtype fp8 sizes the KV cache; prices stay")
 
 
+def test_a_share_of_a_memory_that_is_not_given_is_said() -> None:
+    (note,) = build_memory(RunConfig(gpu_memory_utilization=0.5), WITH_KV).notes
+    assert note.startswith("gpu_memory_utilization 0.5 is not used: it is a share of --gpu-memory")
+    known = RunConfig(model="qwen3-32b", gpu_memory_gib=180, gpu_memory_utilization=0.5)
+    assert build_memory(known, WITH_KV).notes == ()
+
+
 def test_the_default_table_is_measured_and_has_a_capacity() -> None:
     table = load_cost_model().table
     assert table.is_measured
