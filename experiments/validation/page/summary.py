@@ -59,10 +59,10 @@ def in_short(report: Mapping[str, Found]) -> str:
         ended = span(steps.row(run, TESTED, "mape", FIRST) for run in runs)
         rows.append([name, STEPS_FROM[FIRST], "", "", f"{ended} a request", NOBODY])
     for run in kernels.runs():
-        fitted_on = prices_of(kernels, run)[-1]
-        means = [kernels.row(run, quantity, "mean", fitted_on) for quantity in TIMES]
-        told = (signed(row.error) for row in means)
-        rows.append([f"vLLM 0.19, {run}", kernel_tables(fitted_on), *told, peers(means)])
+        for fitted_on in prices_of(kernels, run):
+            means = [kernels.row(run, quantity, "mean", fitted_on) for quantity in TIMES]
+            told = (signed(row.error) for row in means)
+            rows.append([f"vLLM 0.19, {run}", kernel_tables(fitted_on), *told, peers(means)])
     for name, runs in by_load(loads, loads.runs(SLOWEST)).items():
         spans = (span(loads.row(run, of, "mean", SLOWEST) for run in runs) for of in TIMES)
         p50 = [loads.row(run, "ttft_ms", "p50", SLOWEST) for run in runs]

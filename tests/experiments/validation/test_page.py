@@ -209,8 +209,12 @@ def test_the_summary_gives_ranges_over_runs_by_load(report):
     assert lines[-1].endswith("| mean 10.1 (2) |")
 
 
-def test_the_short_table_shows_the_last_prices_of_a_run(report):
-    assert lines_of(report, "in-short")[3] == (
+def test_the_short_table_shows_all_prices_of_a_run(report):
+    unfitted, fitted = lines_of(report, "in-short")[3:5]
+    assert unfitted.startswith(
+        "| vLLM 0.19, card_model | its GPU's kernel tables; nothing fitted |"
+    )
+    assert fitted == (
         "| vLLM 0.19, card_model | its GPU's kernel tables; x 1.070, its opening | +0.3 | +0.1 | "
         "0.0 | -3.0 / -3.0 / -3.0 |"
     )
