@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import warnings
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .terminal import number, print_table, say
+
+if TYPE_CHECKING:
+    from costmodels.extrapolation import Beyond
+    from simulator.plan import StepShape
 
 COUNT = click.IntRange(min=0)
 
@@ -88,9 +93,30 @@ def explained(
             raise ConfigError(f"{option} {value} has no effect without {needs}: give both")
     chunks = ((prefill, past),) if prefill else ()
     shape = StepShape(chunks, decode, decode * context, context)
-    beyond = [str(axis) for axis in prices.beyond(shape)] if hasattr(prices, "beyond") else []
+    beyond = [str(axis) for axis in _beyond(prices, shape)]
     terms = [{"term": term, "ms": ms} for term, ms in prices.explain(shape)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExtrapolationWarning)  # `beyond` says it
         price_ms = prices.step_ns(shape) / 1e6
     return {"price_ms": price_ms, "terms": terms, "beyond": beyond}
+
+
+def _beyond(
+    prices: Any,  # Any: as above
+    shape: StepShape,
+) -> Iterable[Beyond]:
+    """Axes beyond what the prices were measured or fitted on."""
+    if hasattr(prices, "beyond"):
+        yield from prices.beyond(shape)
+        return
+    from costmodels.extrapolation import Beyond
+
+    asked = {
+        "prefill_tokens": shape.prefill_tokens,
+        "decode_seqs": shape.decode_seqs,
+        "decode_context_tokens": shape.decode_context_tokens,
+        "longest_context": shape.longest_context if shape.decode_seqs else 0,
+    }
+    for quantity, bounds in (prices.table.fitted_range or {}).items():
+        if asked.get(quantity, 0) > bounds[1]:
+            yield Beyond(quantity, asked[quantity], *bounds)

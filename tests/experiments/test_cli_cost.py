@@ -30,7 +30,12 @@ def test_the_terms_of_a_linear_table_add_up(runway: Runway) -> None:
     shape = StepShape(((512, 64),), 64, 64 * 2048, 2048)
     assert held["price_ms"] == load_cost_model("b300-qwen3-32b-tp1").step_ns(shape) / 1e6
     assert sum(term["ms"] for term in held["terms"]) == pytest.approx(held["price_ms"], abs=1e-6)
-    assert held["beyond"] == []
+    assert held["beyond"] == [
+        "decode_seqs 64 (measured 0 to 32)",
+        "decode_context_tokens 131072 (measured 0 to 77,595)",
+    ]
+    inside = runway("cost", "b300-qwen3-32b-tp1", "--prefill", 512, "--decode", 8, "--json")
+    assert json.loads(inside.stdout)["beyond"] == []
 
 
 def test_a_roofline_is_explained_for_its_model_and_device(runway: Runway) -> None:
