@@ -19,7 +19,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 WIDTH_IN = 10.0
 _LINE_CHARACTERS = 112
@@ -236,13 +236,18 @@ def tick_label(number: float) -> str:
 
 
 def plain_ticks(axes: Axes, which: str) -> None:
-    """Write the axis' numbers with `tick_label`; on a log axis 1, 2 and 5 of each decade."""
+    """Write the axis' numbers with `tick_label`; on a log axis 1, 2 and 5 of each decade.
+
+    The power of ten alone where there are many decades; round numbers where there is none.
+    """
     axis = axes.xaxis if which == "x" else axes.yaxis
     axis.set_major_formatter(FuncFormatter(lambda number, _: tick_label(number)))
     if axis.get_scale() == "log":
         low, high = sorted(axes.get_xlim() if which == "x" else axes.get_ylim())
         wide = high / low > 200
         axis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0), numticks=20))
+        if high / low < 5:
+            axis.set_major_locator(MaxNLocator(nbins=5))
         axis.set_minor_formatter(NullFormatter())
 
 
