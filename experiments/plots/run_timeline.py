@@ -84,7 +84,9 @@ def draw_moment_of_run(run: SavedRun, moment: Moment, path: Path) -> Path | None
     if rows:
         draw_rows(grid[1], rows, zero_ns=moment.zero_ns, per=NS_PER_MS, watched=moment.watched)
         grid[0].set_xlabel("")
-        grid[1].set_title("Who got it: a row is a request with its prompt tokens")
+        flying = len(rows_in_flight(run, moment.span))
+        cut = f"; {len(rows)} of {flying} in flight" if flying > len(rows) else ""
+        grid[1].set_title(f"Who got it: a row is a request with its prompt tokens{cut}")
         plain_ticks(grid[1], "x")
     grid[-1].set_xlabel(_axis_words(moment))
     legend_rows(

@@ -37,7 +37,8 @@ def draw_waterfall(
     headline(
         figure,
         "Where each request's time went",
-        "A row is a request with its prompt tokens, from arrival to last token.",
+        f"{len(rows):,} of {len(run.requests):,} requests. A row is a request with its prompt "
+        "tokens, from arrival to last token.",
         run.setting,
     )
     draw_rows(axes, rows, zero_ns=0, per=NS_PER_S, watched=watched)
