@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from experiments.percent import percent
+
 from .options import (
     SweptCommand,
     backend_option,
@@ -172,6 +174,13 @@ def _warnings(rows: pd.DataFrame) -> Iterator[str]:
     saturated = rows[rows["saturated"].fillna(False)]
     if len(saturated):
         yield f"{_points(saturated)} saturated: the means describe these runs, not a steady state"
+    beyond = rows[rows["extrapolated_share"].fillna(0) > 0]
+    if len(beyond):
+        most = percent(float(beyond["extrapolated_share"].max()))
+        yield (
+            f"{_points(beyond)} extrapolated: at most {most} of the time was priced beyond the "
+            "measured range"
+        )
     rejected = rows[rows["rejected"].fillna(0) > 0]
     if len(rejected):
         yield f"{_points(rejected)} rejected requests, at most {rejected['rejected'].max():,}"

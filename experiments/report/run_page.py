@@ -9,7 +9,9 @@ from typing import Any
 import yaml
 
 from experiments.caption import caption_parts
+from experiments.percent import percent
 from experiments.saved_run import load_run
+from experiments.sweep.rows import extrapolated_share
 
 from .accuracy import accuracy_section, accuracy_sentence
 from .curves import spread
@@ -111,6 +113,9 @@ def _tiles(summary: Summary) -> Iterator[tuple[str, str]]:
 def _warnings(summary: Summary) -> Iterator[str]:
     if summary["cost_model"]["stamp"]:
         yield accuracy_sentence(summary["cost_model"])
+    beyond = extrapolated_share(summary)
+    if beyond:
+        yield f"{percent(beyond)} of the time was priced beyond the measured range."
     if summary["saturated"]:
         yield (
             f"Saturated: {summary['saturation']['reason']}; the means describe this run, not a "

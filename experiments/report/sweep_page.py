@@ -10,6 +10,7 @@ import yaml
 
 from experiments.config import RunConfig
 from experiments.memory import build_cost_model, describe_cost_model
+from experiments.percent import percent
 from experiments.plots.style import level_label
 from experiments.plots.sweep_table import SweepTable, load_sweep
 from simulator.errors import RunwayError
@@ -17,7 +18,7 @@ from simulator.errors import RunwayError
 from .accuracy import accuracy_section
 from .knobs import frontier_chart, heatmap_chart, held_fixed, knob_charts, load_chart
 from .page import Page, Section, facts_of, said
-from .sweep_points import is_missing, plain_name, point_facts, points_section
+from .sweep_points import extrapolated, is_missing, plain_name, point_facts, points_section
 
 
 def sweep_page(folder: Path) -> Page:
@@ -135,6 +136,12 @@ def _warnings(table: SweepTable) -> Iterator[str]:
             f"{saturated:,} points are saturated: their means describe these runs, not a steady "
             "state."
         )
+    beyond = extrapolated(table.measured)
+    if len(beyond):
+        most = percent(float(beyond["extrapolated_share"].max()))
+        who = "1 point was" if len(beyond) == 1 else f"{len(beyond):,} points were"
+        its = "its" if len(beyond) == 1 else "their"
+        yield f"{who} priced beyond the measured range, for at most {most} of {its} time."
 
 
 def _frontier(table: SweepTable) -> Iterator[Section]:

@@ -24,6 +24,7 @@ METRICS = {
     "output_throughput": ("output tokens/s", 1),
     "kv_util_peak": ("KV cache, peak", 3),
     "preemptions_total": ("preemptions", 0),
+    "extrapolated_share": ("time priced beyond the measured range", 3),
 }
 """Column -> what it is called, and decimals where a point is described."""
 
@@ -31,6 +32,7 @@ _IN_TABLE = (
     *("request_goodput", "goodput_fraction", "ttft_ms_p50", "ttft_ms_p99"),
     *("tpot_ms_p99", "itl_ms_p99", "output_throughput"),
 )
+_BEYOND = "extrapolated_share"
 
 
 def point_facts(table: SweepTable, row: Mapping[Any, Any], saved: Mapping[str, Any]) -> Facts:
@@ -58,15 +60,16 @@ def point_facts(table: SweepTable, row: Mapping[Any, Any], saved: Mapping[str, A
 def points_section(table: SweepTable) -> Section:
     """Every point as a row that is linked to its marks."""
     rows = []
+    shown = (*_IN_TABLE, *([_BEYOND] if len(extrapolated(table.measured)) else []))
     for row in table.frame.to_dict("records"):
         settings = [_setting(row[field]) for field in table.swept]
-        found = [None if is_missing(row[c]) else float(row[c]) for c in _IN_TABLE]
+        found = [None if is_missing(row[c]) else float(row[c]) for c in shown]
         note = str(row["status"]) if row["status"] != "ok" else "saturated" * bool(row["saturated"])
         rows.append([int(row["index"]), *settings, *found, note])
     heading = [
         "point",
         *map(plain_name, table.swept),
-        *(METRICS[column][0] for column in _IN_TABLE),
+        *(METRICS[column][0] for column in shown),
         "note",
     ]
     numbers = [int(index) for index in table.frame["index"]]
@@ -75,6 +78,13 @@ def points_section(table: SweepTable) -> Section:
         ["Click a heading to sort. Pointing at a row marks its points above."],
         tables=[Table(heading, rows, numbers=numbers)],
     )
+
+
+def extrapolated(points: pd.DataFrame) -> pd.DataFrame:
+    """The points with time priced beyond the measured range; none in a sweep that did not say."""
+    if "extrapolated_share" not in points:
+        return points.iloc[:0]
+    return points[points["extrapolated_share"].fillna(0) > 0]
 
 
 def _setting(value: Any) -> str | int | float:  # Any: a swept value

@@ -7,7 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 from click.testing import Result
+
+from costmodels import CostTable, OperatorGrids, save_table
+from experiments.report import build_report
 
 Runway = Callable[..., Result]
 TraceOf = Callable[..., Path]
@@ -72,3 +76,28 @@ def test_plot_draws_a_sweep_again(
     result = runway("plot", out)
     assert result.exit_code == 0, result.stderr
     assert (out / "figures" / "ttft-vs-tpot.png").is_file()
+
+
+def test_time_priced_beyond_the_measured_range_is_said(
+    runway: Runway, trace_of: TraceOf, tmp_path: Path
+) -> None:
+    """Measured: prompts of 4 and 8 tokens, 1 and 2 ms. 8 tokens alone are within, 16 are not."""
+    grids = OperatorGrids(attention=((4, 0, 0, 0, 1000.0), (8, 0, 0, 0, 2000.0)))
+    parts = {"parameters": {"layers": 1}, "provenance": {"origin": "hand-written"}}
+    save_table(
+        CostTable("operators", "small", "a test", operators=grids, **parts), tmp_path / "t.json"
+    )
+    flags = ("--trace", trace_of((0, 8, 1), (1, 16, 1)), "--cost-model", tmp_path / "t.json")
+    grid = ("--head", "1,2", "--kv-blocks", 64)
+    out = tmp_path / "out"
+    result = runway("sweep", *flags, *grid, "--jobs", 1, "--no-figures", "--out", out)
+    assert result.exit_code == 0, result.stderr
+    shares = pq.read_table(out / "sweep.parquet")["extrapolated_share"].to_pylist()
+    assert shares == [0, pytest.approx(4 / 6)]
+    assert "extrapolated_share" in (out / "sweep.csv").read_text().splitlines()[0]
+    said = "extrapolated: at most 66.7 % of the time was priced beyond the measured range"
+    assert f"! 1 point (1) {said}" in result.stdout
+    page = build_report(out)
+    told = "1 point was priced beyond the measured range, for at most 66.7 % of its time."
+    assert told in page.warnings
+    assert "time priced beyond the measured range" in page.html()

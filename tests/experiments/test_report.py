@@ -142,7 +142,8 @@ def searched(folder: Path) -> None:
         **{"binding": ["ttft_p99"], "configuration": "abc", "settings": {"chunk_size": None}},
         **{"certainty": {"confidence": 0.95, "ci_low": 3.0, "ci_high": 5.0}, "unused": []},
         **{"resolved": {"max_num_seqs": 128, "chunk_size": None}, "baseline_rate": 3.5},
-        **{"vllm_flags": "--max-num-seqs 128", "at_rate": {"ttft_ms_p99": 900.0}},
+        **{"vllm_flags": "--max-num-seqs 128"},
+        "at_rate": {"ttft_ms_p99": 900.0, "extrapolated_share": 0.9999},
         **{"monotone": True, "saturates_from": None, "invalid": {}},
         "sensitivity": {"chunk_size": levels},
     }
@@ -177,6 +178,7 @@ def test_a_search_s_page_says_what_was_found(tmp_path: Path) -> None:
     )
     assert page.answer[-1] == "To paste: vllm serve MODEL --max-num-seqs 128"
     assert "uncalibrated: by hand" in page.warnings
+    assert "chunked: 99.9 % of the time was priced beyond the measured range." in page.warnings
     facts = dict(page.rows[1][1])
     assert (facts["within the SLO"], facts["max_num_seqs"]) == ("no: ttft_p99", "128")
     assert Elements(page.html()).open == []
