@@ -11,12 +11,13 @@ import yaml
 from experiments.config import RunConfig
 from experiments.memory import build_cost_model, describe_cost_model
 from experiments.percent import percent
+from experiments.plots.latency_throughput import LOADS
 from experiments.plots.style import level_label
-from experiments.plots.sweep_table import SweepTable, load_sweep
+from experiments.plots.sweep_table import SweepTable, held_in_words, load_sweep
 from simulator.errors import RunwayError
 
 from .accuracy import accuracy_section
-from .knobs import frontier_chart, heatmap_chart, held_fixed, knob_charts, load_chart
+from .knobs import beside, frontier_chart, heatmap_chart, held_fixed, knob_charts, load_chart
 from .page import Page, Section, facts_of, said
 from .sweep_points import extrapolated, is_missing, plain_name, point_facts, points_section
 
@@ -163,15 +164,21 @@ def _map(table: SweepTable) -> Iterator[Section]:
 def _load(table: SweepTable) -> Iterator[Section]:
     charts = load_chart(table)
     if charts:
-        yield Section("What more load costs", charts=charts)
+        load = next(field for field in LOADS if field in table.swept)
+        yield Section("What more load costs", list(_held_words(table, load)), charts=charts)
 
 
 def _knob(table: SweepTable, field: str) -> Section:
     charts = knob_charts(table, field)
-    held = held_fixed(table, [name for name in table.swept if name != field][1:])
-    others = ", ".join(level_label(name, value) for name, value in held.items())
-    words = [f"At {others}."] if others else []
+    words = list(_held_words(table, field))
     return Section(f"What the {plain_name(field)} changes", words, charts=charts)
+
+
+def _held_words(table: SweepTable, field: str) -> Iterator[str]:
+    """Which value is shown of the settings that charts over this one have no room for."""
+    words = held_in_words(held_fixed(table, beside(table, field)[1:]))
+    if words:
+        yield words
 
 
 def _accuracy(saved: Mapping[str, Any]) -> Iterator[Section]:  # Any: YAML values
