@@ -11,10 +11,17 @@ def percent(share: float, digits: int = 1) -> str:
     >>> percent(0.0), percent(0.0002), percent(0.002, 0)
     ('0.0 %', '< 0.1 %', '< 1 %')
     """
-    least = 10.0**-digits
-    value = round(100 * share, digits)
-    if share < 1 and value >= 100:
-        value = 100 - least
+    value = percentage(share, digits)
     if share > 0 and value <= 0:
-        return f"< {least:.{digits}f} %"
+        return f"< {10.0**-digits:.{digits}f} %"
     return f"{value:.{digits}f} %"
+
+
+def percentage(share: float, digits: int = 1) -> float:
+    """The same as a number: 100 only of all.
+
+    >>> percentage(3999 / 4000), percentage(1.0), percentage(0.25)
+    (99.9, 100.0, 25.0)
+    """
+    value = round(100 * share, digits)
+    return round(100 - 10.0**-digits, digits) if share < 1 and value >= 100 else value

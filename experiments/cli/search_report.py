@@ -124,7 +124,7 @@ def _misses(answer: Answer, question: Question) -> str:
             value = "beyond measure" if held.value is None else f"{held.value:,.1f} ms"
             told.append(f"{name} is {value}, limit {limits[name]:g} ms")
         else:
-            told.append(f"only {100 * held.share:.1f} % of requests meet their limits")
+            told.append(f"only {percent(held.share)} of requests meet their limits")
     return ", ".join(told)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from experiments.percent import percent
+from experiments.percent import percent, percentage
 
 from .options import (
     SweptCommand,
@@ -201,7 +201,7 @@ def _cells(best: pd.DataFrame, swept: list[str]) -> Iterator[list[str]]:
             _text(row["effective_chunk_size"]),
             *(_number(row, name, 1) for name in list(METRICS)[1:-2]),
             _number(row, "request_goodput", 2),
-            _number(row, "goodput_fraction", 1, scale=100, unit=" %"),
+            _number(row, "goodput_fraction", 1, is_share=True),
         ]
 
 
@@ -225,13 +225,15 @@ def _json_value(value: Any) -> Any:  # Any: a cell of any column, and a JSON val
 
 
 def _number(
-    row: Mapping[Any, Any], name: str, digits: int, *, scale: float = 1, unit: str = ""
+    row: Mapping[Any, Any], name: str, digits: int, *, is_share: bool = False
 ) -> str:  # Any: a row of the table: a number, or pandas' missing value
     value, high = _json_value(row[name]), _json_value(row.get(f"{name}_ci_high"))
     if value is None:
         return "-"
+    scale, unit = (100, " %") if is_share else (1, "")
     within = "" if high is None else f" +- {number(scale * (high - value), digits)}"
-    return f"{number(scale * value, digits)}{within}{unit}"
+    shown = percentage(value, digits) if is_share else value
+    return f"{number(shown, digits)}{within}{unit}"
 
 
 def _text(value: Any) -> str:  # Any: a swept value or pandas' missing value

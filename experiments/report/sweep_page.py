@@ -81,7 +81,7 @@ def _answer(table: SweepTable) -> Iterator[str]:
         return
     yield (
         f"Most requests within the limits: {_named(table, best)}, with "
-        f"{best['request_goodput']:.2f} good requests/s ({100 * best['goodput_fraction']:.0f} %), "
+        f"{best['request_goodput']:.2f} good requests/s ({percent(best['goodput_fraction'])}), "
         f"{_latencies(best)}."
     )
     for column, words in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import struct
 from itertools import combinations
 from pathlib import Path
@@ -17,7 +18,7 @@ from matplotlib.figure import Figure
 
 from experiments.cli.plot import draw
 from experiments.config import load_config
-from experiments.plots import plot_run, plot_sweep
+from experiments.plots import heatmap, plot_run, plot_sweep
 from experiments.plots.frontier import pareto_frontier
 from experiments.plots.labels import place_labels, spaced_out
 from experiments.plots.latency_throughput import draw_latency_throughput
@@ -335,6 +336,25 @@ def test_figures_over_a_load_show_every_scheduler(loaded: Path, tmp_path: Path) 
         assert any(word.startswith(f"{told}budget") for word in sections[title].words)
         labels = {label for _, label, _ in sections[title].charts[0].legend}
         assert {"vllm", "chunked"} <= labels
+
+
+def test_only_where_all_meet_the_slo_is_it_100_percent(swept: Path, tmp_path: Path) -> None:
+    """3 of 10,000 do not: 99.97 % is no 100 %, in the map, the answer and the table."""
+    copy = tmp_path / "swept"
+    shutil.copytree(swept, copy)
+    frame = pd.read_parquet(copy / "sweep.parquet")
+    frame.loc[frame["status"] == "ok", "goodput_fraction"] = 0.9997
+    frame.to_parquet(copy / "sweep.parquet")
+    figures: list[Figure] = []
+    with house_style(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(heatmap, "save", lambda figure, path: figures.append(figure))
+        heatmap.draw_heatmap(load_sweep(copy), tmp_path / "goodput-heatmap.png")
+    cells = [text.get_text() for axes in figures[0].axes for text in axes.texts]
+    assert "99 %" in cells
+    assert "100 %" not in cells
+    page = sweep_page(copy)
+    assert "(99.9 %)" in page.answer[0]
+    assert all(dict(facts).get("within the SLO %") in (None, "99.9") for _, facts in page.rows)
 
 
 def test_without_steps_a_run_has_no_timeline(tmp_path: Path) -> None:

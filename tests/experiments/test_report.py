@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from experiments.cli.report import report
 from experiments.config import load_config
 from experiments.report import build_report, write_report
 from experiments.report.chart import Chart
@@ -109,6 +110,21 @@ def test_a_run_s_page_says_what_its_summary_says(folders: dict[str, Path]) -> No
     assert "Clients" in titles
     assert "How accurate are the prices" in titles
     assert titles[-1] == "Provenance: run it again"
+
+
+def test_a_run_of_which_one_request_is_late_is_not_100_percent(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(folders["run"], copy)
+    summary = json.loads((copy / "summary.json").read_text())
+    summary |= {"submitted": 4000, "goodput_fraction": 3999 / 4000}
+    (copy / "summary.json").write_text(json.dumps(summary))
+    page = build_report(copy)
+    assert any(text.startswith("3,999 (99.9 %) meet ") for text in page.answer), page.answer
+    assert "99.9 %" in report(summary, None)
+    rates = next(each for each in page.sections if each.title == "Rates and shares")
+    assert ["requests within the SLO", 0.999, "share"] in [list(r) for r in rates.tables[0].rows]
 
 
 def test_a_sweep_s_page_names_the_best_point_and_the_accuracy(folders: dict[str, Path]) -> None:
