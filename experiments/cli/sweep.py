@@ -133,11 +133,11 @@ def _draw(out: Path, jobs: int, backend: str) -> list[Path]:
 
 
 def _print(outcome: SweepOutcome, spec: SweepSpec, out: Path, drawn: list[Path]) -> None:
+    from experiments.sweep.ranking import best_first
+
     rows, swept, several = outcome.rows, list(spec.varied), len(spec.runs) > 1
     ran = rows[rows["status"] == "ok"]
-    best = ran.sort_values(
-        ["request_goodput", "ttft_ms_p99", "index"], ascending=[False, True, True]
-    ).head(BEST_SHOWN)
+    best = best_first(ran).head(BEST_SHOWN)
     if len(best):
         setting, slo = _setting(out)
         say(f"{setting}; SLO {slo}")

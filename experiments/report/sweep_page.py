@@ -14,6 +14,7 @@ from experiments.percent import percent
 from experiments.plots.latency_throughput import LOADS
 from experiments.plots.style import level_label
 from experiments.plots.sweep_table import SweepTable, held_in_words, load_sweep
+from experiments.sweep.ranking import best_first
 from simulator.errors import RunwayError
 
 from .accuracy import accuracy_section
@@ -64,18 +65,17 @@ def _limits(table: SweepTable) -> str:
     )
 
 
-def _best(table: SweepTable, column: str, *, least: bool) -> Mapping[Any, Any] | None:
-    """The point with the best number; of equals the one with the least TTFT p99."""
+def _best(table: SweepTable, column: str) -> Mapping[Any, Any] | None:
+    """The point with the best number; of equals as printed the one with the best others."""
     ran = table.measured.dropna(subset=[column])
     if ran.empty:
         return None
-    ordered = ran.sort_values([column, "ttft_ms_p99", "index"], ascending=[least, True, True])
-    best: Mapping[Any, Any] = ordered.iloc[0].to_dict()
+    best: Mapping[Any, Any] = best_first(ran, column).iloc[0].to_dict()
     return best
 
 
 def _answer(table: SweepTable) -> Iterator[str]:
-    best = _best(table, "request_goodput", least=False)
+    best = _best(table, "request_goodput")
     if best is None:
         yield "No point ran: the table says why."
         return
@@ -88,7 +88,7 @@ def _answer(table: SweepTable) -> Iterator[str]:
         ("ttft_ms_p99", "Soonest first tokens"),
         ("tpot_ms_p99", "Smoothest streams"),
     ):
-        other = _best(table, column, least=True)
+        other = _best(table, column)
         if other is not None and other["index"] != best["index"]:
             yield (
                 f"{words}: {_named(table, other)}, {_latencies(other)}; "
@@ -113,7 +113,7 @@ def _named(table: SweepTable, row: Mapping[Any, Any]) -> str:
 def _tiles(table: SweepTable) -> Iterator[tuple[str, str]]:
     ran = table.measured
     yield f"{len(ran):,} of {len(table.frame):,}", "points ran"
-    best = _best(table, "request_goodput", least=False)
+    best = _best(table, "request_goodput")
     if best is not None:
         yield f"{best['request_goodput']:.2f}", "good requests/s at best"
     for column, name in (("ttft_ms_p99", "TTFT p99"), ("tpot_ms_p99", "TPOT p99")):
