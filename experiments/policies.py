@@ -46,7 +46,8 @@ class Policy:
     """A scheduler ready to run.
 
     parameters: every constructor argument with the value it has. path: the user's file, if any.
-    notes: settings that this policy does not use. async_scheduling, prefix_caching: as the config
+    notes: settings that this policy does not use. unused_fields: of `POLICY_FIELDS`, all that its
+        constructor takes under no name. async_scheduling, prefix_caching: as the config
         says, or what the policy says is its default.
     """
 
@@ -55,6 +56,7 @@ class Policy:
     parameters: dict[str, object]
     path: Path | None
     notes: tuple[str, ...]
+    unused_fields: tuple[str, ...]
     async_scheduling: bool
     prefix_caching: bool
 
@@ -101,6 +103,7 @@ def build_policy(config: RunConfig) -> Policy:
         {name: arguments.get(name, accepted[name].default) for name in _shown(accepted)},
         _file_of(config.scheduler) if ".py:" in config.scheduler else None,
         _unused(config, accepted),
+        _unused_fields(accepted),
         _switch(config.async_scheduling, scheduler, "default_async_scheduling"),
         _switch(config.enable_prefix_caching, scheduler, "default_prefix_caching"),
     )
@@ -208,17 +211,16 @@ def _argument_of(field: str, known: Container[str]) -> str:
 
 
 def _unused(config: RunConfig, accepted: Mapping[str, inspect.Parameter]) -> tuple[str, ...]:
-    fields = RunConfig.model_fields
-    held = {
-        field: getattr(config, field)
-        for field in POLICY_FIELDS
-        if _argument_of(field, accepted) not in accepted
-    }
+    held = {field: getattr(config, field) for field in _unused_fields(accepted)}
     return tuple(
         f"{name} {value} is not used by {config.scheduler}"
         for name, value in held.items()
-        if value != fields[name].default
+        if value != RunConfig.model_fields[name].default
     )
+
+
+def _unused_fields(accepted: Container[str]) -> tuple[str, ...]:
+    return tuple(f for f in POLICY_FIELDS if _argument_of(f, accepted) not in accepted)
 
 
 def _switch(asked: bool | None, scheduler: Scheduler, default: str) -> bool:

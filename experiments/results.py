@@ -19,6 +19,17 @@ RUN_FILES = (
     *("summary.json", "config.yaml", "requests.parquet"),
     *("steps.parquet", "tokens.parquet", "preemptions.parquet"),
 )
+RUN_FIGURES = tuple(
+    f"figures/{name}.png" for name in ("latencies", "load", "clients", "waterfall", "timeline")
+)
+"""What `runway plot` may draw of a run."""
+REPORT = "report.html"
+PAGE_MARK = '<p class="kicker">Runway ·'
+"""In every page that `runway report` writes."""
+MARKED = {REPORT: PAGE_MARK, "trace.json": '"runway_version":'}
+"""Other files made of a run -> what stands near the start of those that Runway wrote."""
+_START = 1 << 16
+
 SWEEP_FILES = ("sweep.parquet", "sweep.csv", "sweep.yaml", "timelines.parquet")
 SEARCH_FILES = ("search.json", "evaluations.parquet")
 COMPARE_FILES = ("compare.json", "compared-requests.parquet", "distributions.parquet", "figures")
@@ -29,8 +40,9 @@ def results_folder(out: Path, *, owned: tuple[str, ...] = RUN_FILES) -> Iterator
     """A draft folder to write into; on a clean exit its files move to `out`, else nothing stays.
 
     Files of `out` that are not in `owned` are left alone; those in `owned` are replaced, and
-    removed if the draft does not have them. The draft is made at once, so a place that cannot be
-    written to is found before any work is done.
+    removed if the draft does not have them. If an earlier run is replaced, the figures, the
+    report and the trace that were made of it go too. The draft is made at once, so a place that
+    cannot be written to is found before any work is done.
 
     Raises:
         ConfigError: `out` is a file, holds the other kind of results, or cannot be written to.
@@ -120,11 +132,31 @@ def _publish(draft: Path, out: Path, owned: tuple[str, ...]) -> None:
     if not out.exists():
         draft.rename(out)
         return
+    if owned == RUN_FILES and (out / RUN_FILES[0]).is_file():
+        _remove_derived(out)
     made = sorted(draft.iterdir())
     for file in made:
         _replace(file, out / file.name)
     for name in set(owned) - {file.name for file in made}:
         (out / name).unlink(missing_ok=True)
+
+
+def _remove_derived(out: Path) -> None:
+    """What Runway made of the run that was here: beside another run it would mislead."""
+    figures = out / "figures"
+    if figures.is_dir() and not figures.is_symlink():
+        for name in RUN_FIGURES:
+            (out / name).unlink(missing_ok=True)
+        if not any(figures.iterdir()):
+            figures.rmdir()
+    for name, mark in MARKED.items():
+        if (out / name).is_file() and mark.encode() in _start(out / name):
+            (out / name).unlink()
+
+
+def _start(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_START)
 
 
 def _replace(file: Path, target: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from experiments.caption import caption_parts
+from experiments.percent import percent
 
 from .terminal import number, table_text
 
@@ -181,7 +182,7 @@ def _pair(summary: Summary, first: str, second: str) -> str:
 
 
 def _share(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f} %"
+    return "-" if share is None else percent(share)
 
 
 def _counts(reasons: Mapping[str, int]) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from experiments.percent import percent
+
 from .terminal import number, print_table, say
 
 if TYPE_CHECKING:
@@ -122,7 +124,7 @@ def _misses(answer: Answer, question: Question) -> str:
             value = "beyond measure" if held.value is None else f"{held.value:,.1f} ms"
             told.append(f"{name} is {value}, limit {limits[name]:g} ms")
         else:
-            told.append(f"only {100 * held.share:.1f} % of requests meet their limits")
+            told.append(f"only {percent(held.share)} of requests meet their limits")
     return ", ".join(told)
 
 
@@ -236,7 +238,7 @@ def _warnings(answers: list[Answer], outcome: SearchOutcome) -> Iterator[str]:
         yield from _too_short(answer, outcome)
         beyond = answer.at.more.get("extrapolated_share") if answer.at else None
         if beyond:
-            yield f"{name}: {100 * beyond:.1f} % of the time was priced beyond the measured range"
+            yield f"{name}: {percent(beyond)} of the time was priced beyond the measured range"
         for settings, reason in list(answer.invalid.items())[:3]:
             yield f"{name}: {settings or 'as given'} cannot be run: {reason}"
         if answer.space is None or answer.configurations < (answer.space or 0):

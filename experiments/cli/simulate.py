@@ -20,7 +20,9 @@ def command(config: Path | None, **flags: object) -> None:
 
     Every flag is also a key of RUN.YAML (max-num-seqs: 64 or max_num_seqs: 64); flags win. Paths
     are relative to the current folder. The results folder holds summary.json, requests.parquet
-    and config.yaml, which repeats the run: runway simulate DIR/config.yaml --out OTHER.
+    and config.yaml, which repeats the run: runway simulate DIR/config.yaml --out OTHER. If it
+    holds an earlier run, the new one replaces it, and the figures, report.html and trace.json
+    that Runway made of it are removed.
     """
     settings = load_config(config, given(flags))
     text = run(settings)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from experiments.percent import percent, percentage
+
 from .options import (
     SweptCommand,
     backend_option,
@@ -131,11 +133,11 @@ def _draw(out: Path, jobs: int, backend: str) -> list[Path]:
 
 
 def _print(outcome: SweepOutcome, spec: SweepSpec, out: Path, drawn: list[Path]) -> None:
+    from experiments.sweep.ranking import best_first
+
     rows, swept, several = outcome.rows, list(spec.varied), len(spec.runs) > 1
     ran = rows[rows["status"] == "ok"]
-    best = ran.sort_values(
-        ["request_goodput", "ttft_ms_p99", "index"], ascending=[False, True, True]
-    ).head(BEST_SHOWN)
+    best = best_first(ran).head(BEST_SHOWN)
     if len(best):
         setting, slo = _setting(out)
         say(f"{setting}; SLO {slo}")
@@ -172,6 +174,13 @@ def _warnings(rows: pd.DataFrame) -> Iterator[str]:
     saturated = rows[rows["saturated"].fillna(False)]
     if len(saturated):
         yield f"{_points(saturated)} saturated: the means describe these runs, not a steady state"
+    beyond = rows[rows["extrapolated_share"].fillna(0) > 0]
+    if len(beyond):
+        most = percent(float(beyond["extrapolated_share"].max()))
+        yield (
+            f"{_points(beyond)} extrapolated: at most {most} of the time was priced beyond the "
+            "measured range"
+        )
     rejected = rows[rows["rejected"].fillna(0) > 0]
     if len(rejected):
         yield f"{_points(rejected)} rejected requests, at most {rejected['rejected'].max():,}"
@@ -192,7 +201,7 @@ def _cells(best: pd.DataFrame, swept: list[str]) -> Iterator[list[str]]:
             _text(row["effective_chunk_size"]),
             *(_number(row, name, 1) for name in list(METRICS)[1:-2]),
             _number(row, "request_goodput", 2),
-            _number(row, "goodput_fraction", 1, scale=100, unit=" %"),
+            _number(row, "goodput_fraction", 1, is_share=True),
         ]
 
 
@@ -216,13 +225,15 @@ def _json_value(value: Any) -> Any:  # Any: a cell of any column, and a JSON val
 
 
 def _number(
-    row: Mapping[Any, Any], name: str, digits: int, *, scale: float = 1, unit: str = ""
+    row: Mapping[Any, Any], name: str, digits: int, *, is_share: bool = False
 ) -> str:  # Any: a row of the table: a number, or pandas' missing value
     value, high = _json_value(row[name]), _json_value(row.get(f"{name}_ci_high"))
     if value is None:
         return "-"
+    scale, unit = (100, " %") if is_share else (1, "")
     within = "" if high is None else f" +- {number(scale * (high - value), digits)}"
-    return f"{number(scale * value, digits)}{within}{unit}"
+    shown = percentage(value, digits) if is_share else value
+    return f"{number(shown, digits)}{within}{unit}"
 
 
 def _text(value: Any) -> str:  # Any: a swept value or pandas' missing value

@@ -13,6 +13,8 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from experiments.percent import percent
+
 from .style import INK, MUTED, WIDTH_IN, field_label, headline, save, value_label
 from .sweep_table import Level, Row, SweepTable, panel_title
 
@@ -154,7 +156,7 @@ def _draw_number(axes: Axes, at: tuple[int, int], row: Row, area: Map, *, is_bes
         text = f"{value:,.0f}" if value >= _WHOLE_MS else f"{value:.1f}"
         axes.text(x, y, text, ha="center", va="center", fontsize=11, color=ink, weight=weight)
         return
-    share = f"{100 * float(row[area.shown.note]):.0f} %"
+    share = percent(float(row[area.shown.note]), 0)
     axes.text(x, y, f"{value:.2f}", ha="center", va="bottom", fontsize=11, color=ink, weight=weight)
     axes.text(x, y - 0.06, share, ha="center", va="top", fontsize=9, color=ink)
 

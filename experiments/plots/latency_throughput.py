@@ -25,7 +25,7 @@ from .style import (
     spans_decades,
     value_label,
 )
-from .sweep_table import Level, SweepTable, panel_title
+from .sweep_table import Level, SweepTable, held_in_words
 
 LOADS = ("rate", "rate_scale", "users", "time_scale", "max_concurrency", "requests")
 """Swept fields that change how much is asked of the engine; the first one swept is the load."""
@@ -45,7 +45,7 @@ def draw_latency_throughput(table: SweepTable, path: Path) -> Path | None:
     loads = [f for f in LOADS if f in table.swept and len(table.measured_levels(f)) > 1]
     if not loads:
         return None
-    load, others = loads[0], [field for field in table.swept if field != loads[0]]
+    load, others = loads[0], table.beside_load(loads[0])
     field = others[0] if others else None
     held = table.held(others[1:])
     points = table.where(held, table.measured).dropna(subset=[X])
@@ -56,7 +56,8 @@ def draw_latency_throughput(table: SweepTable, path: Path) -> Path | None:
         figure,
         "What more load costs",
         f"Along a line the {short_label(load)} rises, written beside its points.",
-        ", ".join(filter(None, [table.setting, panel_title(held)])),
+        held_in_words(held),
+        table.setting,
     )
     for axes, (metric, name, limit) in zip(grid, _PANELS, strict=True):
         _draw(axes, lines, metric, table.slo.get(limit))
@@ -89,11 +90,14 @@ def _lines(table: SweepTable, field: str | None, load: str, points: pd.DataFrame
 
 def _draw(axes: Axes, lines: Lines, metric: str, limit_ms: float | None) -> None:
     values = [value for _, _, rows in lines for value in rows[metric].dropna().tolist()]
-    for _, colour, rows in lines:
-        axes.plot(rows[X], rows[metric], color=colour, linewidth=1.8, zorder=3)
+    for rank, (_, colour, rows) in enumerate(lines):
+        # The first line is the widest, so that lines that coincide all stay visible.
+        extra = min(1.4, 4.2 / max(len(lines) - 1, 1)) * (len(lines) - 1 - rank)
+        axes.plot(rows[X], rows[metric], color=colour, linewidth=1.8 + extra, zorder=3)
         faces = ["white" if saturated else colour for saturated in rows["saturated"]]
+        size = (6.8 + 2 * extra) ** 2
         axes.scatter(
-            rows[X], rows[metric], s=46, c=faces, edgecolors=colour, linewidths=1.5, zorder=4
+            rows[X], rows[metric], s=size, c=faces, edgecolors=colour, linewidths=1.5, zorder=4
         )
     if limit_ms is not None:
         axes.axhline(limit_ms, color=INK, linewidth=1.1, linestyle=_DASH)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from experiments.results import COMPARE_FILES, RUN_FILES, SWEEP_FILES, write_whole
+from experiments.results import COMPARE_FILES, REPORT, RUN_FILES, SWEEP_FILES, write_whole
 from simulator.errors import ConfigError
 
 from .page import Page
@@ -47,7 +47,7 @@ def write_report(folder: Path, path: Path | None = None) -> Path:
     Raises:
         ConfigError: the folder holds no results, or the place cannot be written to.
     """
-    place = path or folder / "report.html"
+    place = path or folder / REPORT
     write_whole(place, build_report(folder).html().encode())
     return place
 

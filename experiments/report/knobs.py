@@ -63,7 +63,7 @@ def frontier_chart(table: SweepTable) -> Chart | None:
 
 def knob_charts(table: SweepTable, field: str) -> list[Chart]:
     """Every metric over one setting, a line per value of another."""
-    others = [name for name in table.swept if name != field]
+    others = beside(table, field)
     points = table.where(held_fixed(table, others[1:]), table.measured)
     series = others[0] if others else None
     levels = table.measured_levels(field)
@@ -134,12 +134,19 @@ def held_fixed(table: SweepTable, fields: Sequence[str]) -> dict[str, Any]:  # A
     return table.held([name for name in fields if len(table.levels(name)) <= _MOST_CELLS])
 
 
+def beside(table: SweepTable, field: str) -> list[str]:
+    """The other swept fields; the first has a line per value in charts over this one."""
+    if field in LOADS:
+        return table.beside_load(field)
+    return [name for name in table.swept if name != field]
+
+
 def load_chart(table: SweepTable) -> list[Chart]:
     """Latency against throughput as the load rises; none unless a load was swept."""
     loads = [f for f in LOADS if f in table.swept and len(table.measured_levels(f)) > 1]
     if not loads:
         return []
-    others = [name for name in table.swept if name != loads[0]]
+    others = beside(table, loads[0])
     series = others[0] if others else None
     points = table.where(held_fixed(table, others[1:]), table.measured).dropna(
         subset=["output_throughput"]
@@ -162,6 +169,7 @@ def load_chart(table: SweepTable) -> list[Chart]:
             chart.line(
                 zip(rows["output_throughput"], rows[metric], strict=True),
                 colour(ranks.get(level, 0)),
+                width=width_of(ranks.get(level, 0), max(len(ranks), 1)),
             )
             for row in rows.to_dict("records"):
                 _dot(chart, row, ("output_throughput", metric), ranks, series)

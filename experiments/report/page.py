@@ -9,6 +9,8 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from experiments.results import PAGE_MARK
+
 from .chart import Chart
 
 Cell = str | int | float | bool | None
@@ -124,7 +126,7 @@ class Page:
             '<meta name="color-scheme" content="light dark">'
             f'<link rel="icon" href="data:,"><title>{escape(self.title)}</title>'
             f"<style>{style}</style></head><body><main><header>"
-            f'<p class="kicker">Runway · {escape(self.title)}</p><h1>{escape(self.question)}</h1>'
+            f"{PAGE_MARK} {escape(self.title)}</p><h1>{escape(self.question)}</h1>"
             f'<div class="answer">{answer}</div>'
             + (f'<ul class="warnings">{warned}</ul>' if warned else "")
             + f'<div class="tiles">{tiles}</div></header>'

@@ -9,7 +9,9 @@ from typing import Any
 import yaml
 
 from experiments.caption import caption_parts
+from experiments.percent import percent
 from experiments.saved_run import load_run
+from experiments.sweep.rows import extrapolated_share
 
 from .accuracy import accuracy_section, accuracy_sentence
 from .curves import spread
@@ -91,7 +93,7 @@ def _answer(summary: Summary) -> Iterator[str]:
         )
         share = summary["goodput_fraction"] or 0.0
         yield (
-            f"{round(share * summary['submitted']):,} ({100 * share:.1f} %) meet {limits}: a "
+            f"{round(share * summary['submitted']):,} ({percent(share)}) meet {limits}: a "
             f"goodput of {summary['request_goodput'] or 0:.2f} requests/s."
         )
 
@@ -105,12 +107,15 @@ def _tiles(summary: Summary) -> Iterator[tuple[str, str]]:
     if summary["request_goodput"] is not None:
         yield f"{summary['request_goodput']:.2f}", "good requests/s"
     if summary["kv_util_peak"] is not None:
-        yield f"{100 * summary['kv_util_peak']:.0f} %", "of the KV cache at most"
+        yield percent(summary["kv_util_peak"], 0), "of the KV cache at most"
 
 
 def _warnings(summary: Summary) -> Iterator[str]:
     if summary["cost_model"]["stamp"]:
         yield accuracy_sentence(summary["cost_model"])
+    beyond = extrapolated_share(summary)
+    if beyond:
+        yield f"{percent(beyond)} of the time was priced beyond the measured range."
     if summary["saturated"]:
         yield (
             f"Saturated: {summary['saturation']['reason']}; the means describe this run, not a "

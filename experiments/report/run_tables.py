@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .page import Facts, Section, Table
+from experiments.percent import percentage
+
+from .page import Cell, Facts, Section, Table
 from .run_charts import LATENCIES
 
 Summary = Mapping[str, Any]
@@ -63,12 +65,17 @@ def latency_table(summary: Summary) -> Table:
 
 def rate_table(summary: Summary) -> Table:
     """Rates and shares that the run has."""
-    rows = [
-        [words, summary[name], unit]
+    rows: list[list[Cell]] = [
+        [words, _shown(summary[name], unit), unit]
         for name, (words, unit) in _RATES.items()
         if summary[name] is not None
     ]
     return Table(["of the whole run", "value", "unit"], rows, digits=3)
+
+
+def _shown(value: float, unit: str) -> float:
+    """A share as 1 only if it is all."""
+    return round(percentage(value, 1) / 100, 3) if unit == "share" else value
 
 
 def client_section(summary: Summary) -> Iterator[Section]:
@@ -82,7 +89,7 @@ def client_section(summary: Summary) -> Iterator[Section]:
             str(client["client"]),
             client["submitted"],
             *(client[field][q] for field in ("ttft_ms", "tpot_ms") for q in ("p50", "p99")),
-            None if client["goodput_fraction"] is None else 100 * client["goodput_fraction"],
+            None if client["goodput_fraction"] is None else percentage(client["goodput_fraction"]),
             client["service"],
             client["service_per_demand"],
         ]

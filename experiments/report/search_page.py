@@ -10,6 +10,8 @@ from typing import Any
 import pandas as pd
 import yaml
 
+from experiments.percent import percent
+
 from .accuracy import accuracy_section
 from .page import Cell, Facts, Page, Section, Table, facts_of, said
 from .search_charts import limit_charts, sensitivity_section
@@ -126,6 +128,12 @@ def _warnings(report: Mapping[str, Any], answers: Sequence[Answer]) -> Iterator[
             yield f"{each['scheduler']}: some lower rate fails where a higher one passes."
         if each["saturates_from"]:
             yield f"{each['scheduler']}: saturated from {each['saturates_from']:g} requests/s."
+        beyond = (each["at_rate"] or {}).get("extrapolated_share")
+        if beyond:
+            yield (
+                f"{each['scheduler']}: {percent(beyond)} of the time was priced beyond the "
+                "measured range."
+            )
         for reason in each["invalid"].values():
             yield f"{each['scheduler']}: {reason}"
 

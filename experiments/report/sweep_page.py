@@ -10,14 +10,17 @@ import yaml
 
 from experiments.config import RunConfig
 from experiments.memory import build_cost_model, describe_cost_model
+from experiments.percent import percent
+from experiments.plots.latency_throughput import LOADS
 from experiments.plots.style import level_label
-from experiments.plots.sweep_table import SweepTable, load_sweep
+from experiments.plots.sweep_table import SweepTable, held_in_words, load_sweep
+from experiments.sweep.ranking import best_first
 from simulator.errors import RunwayError
 
 from .accuracy import accuracy_section
-from .knobs import frontier_chart, heatmap_chart, held_fixed, knob_charts, load_chart
+from .knobs import beside, frontier_chart, heatmap_chart, held_fixed, knob_charts, load_chart
 from .page import Page, Section, facts_of, said
-from .sweep_points import is_missing, plain_name, point_facts, points_section
+from .sweep_points import extrapolated, is_missing, plain_name, point_facts, points_section
 
 
 def sweep_page(folder: Path) -> Page:
@@ -62,31 +65,30 @@ def _limits(table: SweepTable) -> str:
     )
 
 
-def _best(table: SweepTable, column: str, *, least: bool) -> Mapping[Any, Any] | None:
-    """The point with the best number; of equals the one with the least TTFT p99."""
+def _best(table: SweepTable, column: str) -> Mapping[Any, Any] | None:
+    """The point with the best number; of equals as printed the one with the best others."""
     ran = table.measured.dropna(subset=[column])
     if ran.empty:
         return None
-    ordered = ran.sort_values([column, "ttft_ms_p99", "index"], ascending=[least, True, True])
-    best: Mapping[Any, Any] = ordered.iloc[0].to_dict()
+    best: Mapping[Any, Any] = best_first(ran, column).iloc[0].to_dict()
     return best
 
 
 def _answer(table: SweepTable) -> Iterator[str]:
-    best = _best(table, "request_goodput", least=False)
+    best = _best(table, "request_goodput")
     if best is None:
         yield "No point ran: the table says why."
         return
     yield (
         f"Most requests within the limits: {_named(table, best)}, with "
-        f"{best['request_goodput']:.2f} good requests/s ({100 * best['goodput_fraction']:.0f} %), "
+        f"{best['request_goodput']:.2f} good requests/s ({percent(best['goodput_fraction'])}), "
         f"{_latencies(best)}."
     )
     for column, words in (
         ("ttft_ms_p99", "Soonest first tokens"),
         ("tpot_ms_p99", "Smoothest streams"),
     ):
-        other = _best(table, column, least=True)
+        other = _best(table, column)
         if other is not None and other["index"] != best["index"]:
             yield (
                 f"{words}: {_named(table, other)}, {_latencies(other)}; "
@@ -111,7 +113,7 @@ def _named(table: SweepTable, row: Mapping[Any, Any]) -> str:
 def _tiles(table: SweepTable) -> Iterator[tuple[str, str]]:
     ran = table.measured
     yield f"{len(ran):,} of {len(table.frame):,}", "points ran"
-    best = _best(table, "request_goodput", least=False)
+    best = _best(table, "request_goodput")
     if best is not None:
         yield f"{best['request_goodput']:.2f}", "good requests/s at best"
     for column, name in (("ttft_ms_p99", "TTFT p99"), ("tpot_ms_p99", "TPOT p99")):
@@ -135,6 +137,12 @@ def _warnings(table: SweepTable) -> Iterator[str]:
             f"{saturated:,} points are saturated: their means describe these runs, not a steady "
             "state."
         )
+    beyond = extrapolated(table.measured)
+    if len(beyond):
+        most = percent(float(beyond["extrapolated_share"].max()))
+        who = "1 point was" if len(beyond) == 1 else f"{len(beyond):,} points were"
+        its = "its" if len(beyond) == 1 else "their"
+        yield f"{who} priced beyond the measured range, for at most {most} of {its} time."
 
 
 def _frontier(table: SweepTable) -> Iterator[Section]:
@@ -156,15 +164,21 @@ def _map(table: SweepTable) -> Iterator[Section]:
 def _load(table: SweepTable) -> Iterator[Section]:
     charts = load_chart(table)
     if charts:
-        yield Section("What more load costs", charts=charts)
+        load = next(field for field in LOADS if field in table.swept)
+        yield Section("What more load costs", list(_held_words(table, load)), charts=charts)
 
 
 def _knob(table: SweepTable, field: str) -> Section:
     charts = knob_charts(table, field)
-    held = held_fixed(table, [name for name in table.swept if name != field][1:])
-    others = ", ".join(level_label(name, value) for name, value in held.items())
-    words = [f"At {others}."] if others else []
+    words = list(_held_words(table, field))
     return Section(f"What the {plain_name(field)} changes", words, charts=charts)
+
+
+def _held_words(table: SweepTable, field: str) -> Iterator[str]:
+    """Which value is shown of the settings that charts over this one have no room for."""
+    words = held_in_words(held_fixed(table, beside(table, field)[1:]))
+    if words:
+        yield words
 
 
 def _accuracy(saved: Mapping[str, Any]) -> Iterator[Section]:  # Any: YAML values

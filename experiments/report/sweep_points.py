@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from experiments.percent import percentage
 from experiments.plots.style import field_label, value_label
 from experiments.plots.sweep_table import SweepTable
 
@@ -14,7 +15,7 @@ from .page import Facts, Section, Table, facts_of, said
 
 METRICS = {
     "request_goodput": ("good requests/s", 2),
-    "goodput_fraction": ("within the SLO", 3),
+    "goodput_fraction": ("within the SLO %", 1),
     "ttft_ms_p50": ("TTFT p50 ms", 1),
     "ttft_ms_p99": ("TTFT p99 ms", 1),
     "tpot_ms_p50": ("TPOT p50 ms", 1),
@@ -22,8 +23,9 @@ METRICS = {
     "itl_ms_p99": ("ITL p99 ms", 1),
     "e2el_ms_p99": ("E2E p99 ms", 1),
     "output_throughput": ("output tokens/s", 1),
-    "kv_util_peak": ("KV cache, peak", 3),
+    "kv_util_peak": ("KV cache, peak %", 1),
     "preemptions_total": ("preemptions", 0),
+    "extrapolated_share": ("time priced beyond the measured range %", 1),
 }
 """Column -> what it is called, and decimals where a point is described."""
 
@@ -31,6 +33,8 @@ _IN_TABLE = (
     *("request_goodput", "goodput_fraction", "ttft_ms_p50", "ttft_ms_p99"),
     *("tpot_ms_p99", "itl_ms_p99", "output_throughput"),
 )
+SHARES = ("goodput_fraction", "kv_util_peak", "extrapolated_share")
+_BEYOND = "extrapolated_share"
 
 
 def point_facts(table: SweepTable, row: Mapping[Any, Any], saved: Mapping[str, Any]) -> Facts:
@@ -48,9 +52,10 @@ def point_facts(table: SweepTable, row: Mapping[Any, Any], saved: Mapping[str, A
         value, low = row.get(column), row.get(f"{column}_ci_low")
         if is_missing(value):
             continue
-        text = f"{value:,.{digits}f}"
+        text = f"{_cell(column, value):,.{digits}f}"
         if not is_missing(low):
-            text += f" ({low:,.{digits}f} to {row[f'{column}_ci_high']:,.{digits}f})"
+            ends = [_cell(column, end) for end in (low, row[f"{column}_ci_high"])]
+            text += f" ({ends[0]:,.{digits}f} to {ends[1]:,.{digits}f})"
         facts.append((name, text))
     return [*facts, ("saturated", "yes" if row["saturated"] else "no")]
 
@@ -58,15 +63,16 @@ def point_facts(table: SweepTable, row: Mapping[Any, Any], saved: Mapping[str, A
 def points_section(table: SweepTable) -> Section:
     """Every point as a row that is linked to its marks."""
     rows = []
+    shown = (*_IN_TABLE, *([_BEYOND] if len(extrapolated(table.measured)) else []))
     for row in table.frame.to_dict("records"):
         settings = [_setting(row[field]) for field in table.swept]
-        found = [None if is_missing(row[c]) else float(row[c]) for c in _IN_TABLE]
+        found = [None if is_missing(row[c]) else _cell(c, row[c]) for c in shown]
         note = str(row["status"]) if row["status"] != "ok" else "saturated" * bool(row["saturated"])
         rows.append([int(row["index"]), *settings, *found, note])
     heading = [
         "point",
         *map(plain_name, table.swept),
-        *(METRICS[column][0] for column in _IN_TABLE),
+        *(METRICS[column][0] for column in shown),
         "note",
     ]
     numbers = [int(index) for index in table.frame["index"]]
@@ -75,6 +81,18 @@ def points_section(table: SweepTable) -> Section:
         ["Click a heading to sort. Pointing at a row marks its points above."],
         tables=[Table(heading, rows, numbers=numbers)],
     )
+
+
+def _cell(column: str, value: Any) -> float:  # Any: a cell that holds a number
+    """Shares in percent, and all only of all."""
+    return percentage(float(value), 1) if column in SHARES else float(value)
+
+
+def extrapolated(points: pd.DataFrame) -> pd.DataFrame:
+    """The points with time priced beyond the measured range; none in a sweep that did not say."""
+    if "extrapolated_share" not in points:
+        return points.iloc[:0]
+    return points[points["extrapolated_share"].fillna(0) > 0]
 
 
 def _setting(value: Any) -> str | int | float:  # Any: a swept value

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from experiments.config import RunConfig, load_config
-from experiments.policies import POLICY_FIELDS
 from experiments.run import prepare
 from experiments.workload import Workload
 from simulator.errors import RunwayError
@@ -78,11 +77,10 @@ def in_words(settings: Settings) -> str:
 def _candidate(settings: Settings, config: RunConfig, workload: Workload) -> Candidate:
     parts = prepare(config, workload=workload)
     saved = parts.config.saved()
-    taken = parts.policy.parameters
-    left_out = {name for name, argument in POLICY_FIELDS.items() if argument not in taken}
+    left_out = parts.policy.unused_fields
     identity = {k: v for k, v in saved.items() if k not in NOT_IDENTITY and k not in left_out}
     effective = parts.policy.effective_chunk_size
-    if "chunk_size" in taken and effective is not None:
+    if "chunk_size" not in left_out and effective is not None:
         identity["chunk_size"] = effective
     identity["max_num_batched_tokens"] = config.max_num_batched_tokens
     identity["kv"] = [parts.memory.cache.blocks, parts.memory.cache.block_size]

@@ -12,6 +12,7 @@ from experiments.config import RunConfig
 from experiments.policies import blame
 from experiments.run import run_config
 from experiments.sweep.point import shared_workload, workload_settings
+from experiments.sweep.rows import extrapolated_share
 from experiments.sweep.sharing import Handle
 from experiments.workload import Workload
 from simulator.errors import RunwayError
@@ -107,8 +108,7 @@ def evaluate(job: Job) -> tuple[str, dict[str, Any]]:  # Any: JSON values
     for name in LATENCIES:
         more |= {f"{name}_p50": summary[name]["p50"], f"{name}_p99": summary[name]["p99"]}
     more["e2el_ms_mean"] = summary["e2el_ms"]["mean"]
-    beyond = summary["cost_model"]["extrapolation"]
-    more["extrapolated_share"] = beyond["share_of_time"] if beyond else None
+    more["extrapolated_share"] = extrapolated_share(summary)
     return job.key, {
         "limits": {
             name: {"value": told.value, "share": told.share, "met": told.met}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+from .ranking import best_first
 from .rows import metric_names
 
 if TYPE_CHECKING:
@@ -23,9 +24,7 @@ def outcome_html(rows: pd.DataFrame) -> str:
     rows: `sweep.parquet`.
     """
     ran = rows[rows["status"] == "ok"]
-    best = ran.sort_values(
-        ["request_goodput", "ttft_ms_p99", "index"], ascending=[False, True, True]
-    ).head(MOST_ROWS)
+    best = best_first(ran).head(MOST_ROWS)
     metrics = {*metric_names(), "index", "status", "reason", "replicates"}
     metrics |= {str(name) for name in rows if str(name).endswith(("_ci_low", "_ci_high"))}
     swept = [str(name) for name in rows if name not in metrics]

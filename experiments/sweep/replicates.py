@@ -59,9 +59,9 @@ def _mean_row(rows: Sequence[Mapping[str, Any]]) -> Row:  # Any: JSON numbers
     row: Row = {"effective_chunk_size": rows[0]["effective_chunk_size"]}
     row["saturated"] = any(each["saturated"] for each in rows)
     for name in AVERAGED:
-        values = [each[name] for each in rows]
+        values = [each[name] for each in rows if each.get(name) is not None]
         row[name] = row[f"{name}_ci_low"] = row[f"{name}_ci_high"] = None
-        if None in values:
+        if len(values) < len(rows):
             continue
         if len(values) == 1:
             row[name] = values[0]

@@ -57,6 +57,7 @@ AVERAGED = (
     *COUNTS,
     "steps",
     "events",
+    "extrapolated_share",
 )
 """Metric columns that are averaged over seeds."""
 
@@ -70,7 +71,19 @@ def metric_row(summary: Mapping[str, Any]) -> Row:  # Any: JSON values
     for field, statistics in DISTRIBUTIONS.items():
         row |= {f"{field}_{name}": summary[field][name] for name in statistics}
     row |= {name: summary[name] for name in (*RATES, *COUNTS)}
-    return row | {"steps": summary["run"]["steps"], "events": summary["run"]["events"]}
+    return {
+        **row,
+        "steps": summary["run"]["steps"],
+        "events": summary["run"]["events"],
+        "extrapolated_share": extrapolated_share(summary),
+    }
+
+
+def extrapolated_share(summary: Mapping[str, Any]) -> float | None:  # Any: JSON values
+    """Share of the time in steps priced beyond the measured range; None: prices without a range."""
+    beyond = summary["cost_model"]["extrapolation"]
+    share: float | None = beyond["share_of_time"] if beyond else None
+    return share
 
 
 def sweep_frame(spec: SweepSpec, records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:

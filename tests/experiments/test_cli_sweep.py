@@ -6,8 +6,16 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pyarrow.parquet as pq
+import pytest
 from click.testing import Result
+
+from costmodels import CostTable, OperatorGrids, save_table
+from experiments.report import build_report
+from experiments.sweep.notebook import outcome_html
+from experiments.sweep.ranking import best_first
+from experiments.sweep.rows import metric_names
 
 Runway = Callable[..., Result]
 TraceOf = Callable[..., Path]
@@ -72,3 +80,48 @@ def test_plot_draws_a_sweep_again(
     result = runway("plot", out)
     assert result.exit_code == 0, result.stderr
     assert (out / "figures" / "ttft-vs-tpot.png").is_file()
+
+
+def test_points_equal_as_printed_go_to_the_lesser_latency() -> None:
+    """2.0041 and 2.0039 good requests/s are both 2.00; then TTFT p99, TPOT p99, the order asked."""
+    rows = pd.DataFrame(
+        {
+            "index": range(6),
+            "status": "ok",
+            "request_goodput": [2.0041, 2.0039, 2.0040, 2.0039, 2.01, 2.0041],
+            "ttft_ms_p99": [90.0, 80.04, 80.01, 80.0, 99.0, None],
+            "tpot_ms_p99": [9.0, 9.0, 9.0, 8.0, 9.0, 9.0],
+        }
+    )
+    assert best_first(rows)["index"].tolist() == [4, 3, 1, 2, 0, 5]
+    assert best_first(rows, "ttft_ms_p99")["index"].tolist() == [3, 1, 2, 0, 4, 5]
+    turned = rows.iloc[::-1]
+    assert best_first(turned)["index"].tolist() == [4, 3, 1, 2, 0, 5]
+    filled = rows.assign(**{c: 1.0 for c in metric_names() if c not in rows})
+    shown = outcome_html(filled)
+    assert shown.index("<td>3</td>") < shown.index("<td>1</td>") < shown.index("<td>0</td>")
+
+
+def test_time_priced_beyond_the_measured_range_is_said(
+    runway: Runway, trace_of: TraceOf, tmp_path: Path
+) -> None:
+    """Measured: prompts of 4 and 8 tokens, 1 and 2 ms. 8 tokens alone are within, 16 are not."""
+    grids = OperatorGrids(attention=((4, 0, 0, 0, 1000.0), (8, 0, 0, 0, 2000.0)))
+    parts = {"parameters": {"layers": 1}, "provenance": {"origin": "hand-written"}}
+    save_table(
+        CostTable("operators", "small", "a test", operators=grids, **parts), tmp_path / "t.json"
+    )
+    flags = ("--trace", trace_of((0, 8, 1), (1, 16, 1)), "--cost-model", tmp_path / "t.json")
+    grid = ("--head", "1,2", "--kv-blocks", 64)
+    out = tmp_path / "out"
+    result = runway("sweep", *flags, *grid, "--jobs", 1, "--no-figures", "--out", out)
+    assert result.exit_code == 0, result.stderr
+    shares = pq.read_table(out / "sweep.parquet")["extrapolated_share"].to_pylist()
+    assert shares == [0, pytest.approx(4 / 6)]
+    assert "extrapolated_share" in (out / "sweep.csv").read_text().splitlines()[0]
+    said = "extrapolated: at most 66.7 % of the time was priced beyond the measured range"
+    assert f"! 1 point (1) {said}" in result.stdout
+    page = build_report(out)
+    told = "1 point was priced beyond the measured range, for at most 66.7 % of its time."
+    assert told in page.warnings
+    assert "time priced beyond the measured range" in page.html()

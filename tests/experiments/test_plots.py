@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import struct
 from itertools import combinations
 from pathlib import Path
@@ -17,7 +18,7 @@ from matplotlib.figure import Figure
 
 from experiments.cli.plot import draw
 from experiments.config import load_config
-from experiments.plots import plot_run, plot_sweep
+from experiments.plots import heatmap, plot_run, plot_sweep
 from experiments.plots.frontier import pareto_frontier
 from experiments.plots.labels import place_labels, spaced_out
 from experiments.plots.latency_throughput import draw_latency_throughput
@@ -29,6 +30,7 @@ from experiments.plots.style import house_style, palette
 from experiments.plots.sweep_table import load_sweep
 from experiments.plots.timeline import Lane, draw_timeline
 from experiments.plots.value_axis import ValueAxis
+from experiments.report.sweep_page import sweep_page
 from experiments.run import run_config, write_run
 from experiments.saved_run import load_run
 from experiments.sweep import load_spec, run_sweep
@@ -297,6 +299,62 @@ def test_latency_throughput_needs_a_load(swept: Path, tmp_path: Path) -> None:
     with house_style():
         assert draw_latency_throughput(table, path) == path
     assert width_of(path) == 1600
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two rates x two schedulers x two budgets."""
+    out = tmp_path_factory.mktemp("loaded") / "out"
+    grid = {
+        "rate": [2, 8],
+        "scheduler": ["vllm", "chunked"],
+        "max_num_batched_tokens": [256, 2048],
+    }
+    run_sweep(load_spec(None, {"requests": 30, "max_num_seqs": 64}, grid), out)
+    return out
+
+
+def test_figures_over_a_load_show_every_scheduler(loaded: Path, tmp_path: Path) -> None:
+    """A line each, the first the widest; what else was swept is held at a value that is said."""
+    table = load_sweep(loaded)
+    figures: list[Figure] = []
+    savefig = Figure.savefig
+    with house_style(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            Figure, "savefig", lambda self, *a, **k: (figures.append(self), savefig(self, *a, **k))
+        )
+        draw_latency_throughput(table, tmp_path / "latency-throughput.png")
+    (figure,) = figures
+    names = {text.get_text() for legend in figure.legends for text in legend.get_texts()}
+    assert {"vllm", "chunked"} <= names
+    widths = [line.get_linewidth() for line in figure.axes[0].lines if len(line.get_xdata()) == 2]
+    assert widths[0] > widths[1]
+    told = "Of the other settings only the middle value is shown: "
+    assert any(text.get_text().startswith(told) for text in figure.texts)
+    sections = {section.title: section for section in sweep_page(loaded).sections}
+    for title in ("What more load costs", "What the arrival rate changes"):
+        assert any(word.startswith(f"{told}budget") for word in sections[title].words)
+        labels = {label for _, label, _ in sections[title].charts[0].legend}
+        assert {"vllm", "chunked"} <= labels
+
+
+def test_only_where_all_meet_the_slo_is_it_100_percent(swept: Path, tmp_path: Path) -> None:
+    """3 of 10,000 do not: 99.97 % is no 100 %, in the map, the answer and the table."""
+    copy = tmp_path / "swept"
+    shutil.copytree(swept, copy)
+    frame = pd.read_parquet(copy / "sweep.parquet")
+    frame.loc[frame["status"] == "ok", "goodput_fraction"] = 0.9997
+    frame.to_parquet(copy / "sweep.parquet")
+    figures: list[Figure] = []
+    with house_style(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(heatmap, "save", lambda figure, path: figures.append(figure))
+        heatmap.draw_heatmap(load_sweep(copy), tmp_path / "goodput-heatmap.png")
+    cells = [text.get_text() for axes in figures[0].axes for text in axes.texts]
+    assert "99 %" in cells
+    assert "100 %" not in cells
+    page = sweep_page(copy)
+    assert "(99.9 %)" in page.answer[0]
+    assert all(dict(facts).get("within the SLO %") in (None, "99.9") for _, facts in page.rows)
 
 
 def test_without_steps_a_run_has_no_timeline(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from experiments.cli.report import report
 from experiments.config import load_config
 from experiments.report import build_report, write_report
 from experiments.report.chart import Chart
@@ -111,6 +112,21 @@ def test_a_run_s_page_says_what_its_summary_says(folders: dict[str, Path]) -> No
     assert titles[-1] == "Provenance: run it again"
 
 
+def test_a_run_of_which_one_request_is_late_is_not_100_percent(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(folders["run"], copy)
+    summary = json.loads((copy / "summary.json").read_text())
+    summary |= {"submitted": 4000, "goodput_fraction": 3999 / 4000}
+    (copy / "summary.json").write_text(json.dumps(summary))
+    page = build_report(copy)
+    assert any(text.startswith("3,999 (99.9 %) meet ") for text in page.answer), page.answer
+    assert "99.9 %" in report(summary, None)
+    rates = next(each for each in page.sections if each.title == "Rates and shares")
+    assert ["requests within the SLO", 0.999, "share"] in [list(r) for r in rates.tables[0].rows]
+
+
 def test_a_sweep_s_page_names_the_best_point_and_the_accuracy(folders: dict[str, Path]) -> None:
     import pandas as pd
 
@@ -142,7 +158,8 @@ def searched(folder: Path) -> None:
         **{"binding": ["ttft_p99"], "configuration": "abc", "settings": {"chunk_size": None}},
         **{"certainty": {"confidence": 0.95, "ci_low": 3.0, "ci_high": 5.0}, "unused": []},
         **{"resolved": {"max_num_seqs": 128, "chunk_size": None}, "baseline_rate": 3.5},
-        **{"vllm_flags": "--max-num-seqs 128", "at_rate": {"ttft_ms_p99": 900.0}},
+        **{"vllm_flags": "--max-num-seqs 128"},
+        "at_rate": {"ttft_ms_p99": 900.0, "extrapolated_share": 0.9999},
         **{"monotone": True, "saturates_from": None, "invalid": {}},
         "sensitivity": {"chunk_size": levels},
     }
@@ -177,6 +194,7 @@ def test_a_search_s_page_says_what_was_found(tmp_path: Path) -> None:
     )
     assert page.answer[-1] == "To paste: vllm serve MODEL --max-num-seqs 128"
     assert "uncalibrated: by hand" in page.warnings
+    assert "chunked: 99.9 % of the time was priced beyond the measured range." in page.warnings
     facts = dict(page.rows[1][1])
     assert (facts["within the SLO"], facts["max_num_seqs"]) == ("no: ttft_p99", "128")
     assert Elements(page.html()).open == []

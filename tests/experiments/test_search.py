@@ -12,6 +12,8 @@ import pandas as pd
 import pytest
 from scipy.optimize import brentq
 
+from experiments.config import load_config
+from experiments.policies import build_policy
 from experiments.search import (
     EVERY_RATE,
     FOUND,
@@ -23,7 +25,10 @@ from experiments.search import (
     run_search,
 )
 from experiments.search import evaluator as evaluating
+from experiments.search.candidates import Candidates
+from experiments.workload import build_workload
 from simulator.errors import ConfigError, RunwayError
+from simulator.schedulers import SCHEDULERS
 
 Ask = Callable[..., SearchOutcome]
 
@@ -312,3 +317,27 @@ def test_a_folder_of_other_results_is_refused(ask: Ask, tmp_path: Path) -> None:
     (tmp_path / "out" / "sweep.parquet").write_text("")
     with pytest.raises(ConfigError, match=r"holds other results \(sweep.parquet\)"):
         ask("ttft_max=30ms")
+
+
+@pytest.mark.parametrize("scheduler", sorted(SCHEDULERS))
+def test_a_knob_is_unused_only_where_the_run_says_so(
+    scheduler: str, per_token: Path, trace_of: Callable[..., Path]
+) -> None:
+    """sglang takes max_num_seqs as max_running_requests and vllm scheduling_policy as policy."""
+    base = {"trace": str(trace_of((0, 10, 2))), "cost_model": str(per_token), "kv_blocks": 99}
+    config = load_config(None, {**base, "scheduler": scheduler})
+    candidates = Candidates(base, scheduler, build_workload(config))
+    for knob, values in {
+        "max_num_seqs": (4, 16),
+        "scheduling_policy": ("priority", "fcfs"),
+        "chunk_size": (5, 7),
+        "chunked_prefill_size": (5, 7),
+    }.items():
+        made = candidates.make({knob: values[0]})
+        if made is None:
+            continue  # a policy may refuse a value that it takes
+        noted = build_policy(made.config).notes
+        is_unused = f"{knob} {values[0]} is not used by {scheduler}" in noted
+        assert (knob in made.unused) == is_unused
+        distinct = candidates.distinct([{knob: value} for value in values])
+        assert len(distinct) == (1 if is_unused else 2)
