@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from simulator.errors import ConfigError
+from simulator.output import whole_file
 
 RUN_FILES = (
     *("summary.json", "config.yaml", "requests.parquet"),
@@ -75,14 +76,8 @@ def write_whole(path: Path, content: bytes) -> None:
     Raises:
         ConfigError: the place cannot be written to.
     """
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as draft:
         draft.write_bytes(content)
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def write_yaml(path: Path, content: Mapping[str, Any], heading: str) -> None:  # Any: YAML values
