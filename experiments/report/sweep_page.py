@@ -12,6 +12,7 @@ from experiments.config import RunConfig
 from experiments.memory import build_cost_model, describe_cost_model
 from experiments.plots.style import level_label
 from experiments.plots.sweep_table import SweepTable, load_sweep
+from experiments.yaml_file import read_yaml
 from simulator.errors import RunwayError
 
 from .accuracy import accuracy_section
@@ -23,7 +24,7 @@ from .sweep_points import is_missing, plain_name, point_facts, points_section
 def sweep_page(folder: Path) -> Page:
     """The page of a folder that `runway sweep --out` wrote."""
     table = load_sweep(folder)
-    saved = yaml.safe_load((folder / "sweep.yaml").read_text(encoding="utf-8"))
+    saved = read_yaml(folder / "sweep.yaml").values
     return Page(
         title=f"sweep {folder.resolve().name}",
         question=_question(table),
