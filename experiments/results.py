@@ -86,9 +86,14 @@ def write_yaml(path: Path, content: Mapping[str, Any], heading: str) -> None:  #
     path.write_text(f"# {heading}\n{text}", encoding="utf-8")
 
 
-def _refuse_other_kind(out: Path, owned: tuple[str, ...]) -> None:
+def refuse_file(out: Path) -> None:
+    """Raise ConfigError where a folder for results is a file."""
     if out.exists() and not out.is_dir():
         raise ConfigError(f"cannot write results to {out}: it is a file, give a folder")
+
+
+def _refuse_other_kind(out: Path, owned: tuple[str, ...]) -> None:
+    refuse_file(out)
     markers = (RUN_FILES[0], SWEEP_FILES[0], SEARCH_FILES[0], COMPARE_FILES[0])
     for name in markers:
         if name not in owned and (out / name).exists():

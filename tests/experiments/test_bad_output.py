@@ -68,3 +68,38 @@ def test_figures_that_cannot_be_written_are_one_message(runway: Runway, place: P
     assert runway("simulate", *SMALL, "--out", "run").exit_code == 0
     (place / "run" / "figures").touch()
     assert "figures is a file, name a folder" in refusal_of(runway("plot", "run"))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("simulate", *SMALL),
+        ("sweep", *SMALL, "--chunk-size", "256,512", "--jobs", "1"),
+        ("search", *SMALL, "--slo", "ttft=5s", "--jobs", "1"),
+    ],
+    ids=lambda command: str(command[0]),
+)
+def test_a_file_where_a_folder_is_wanted(
+    runway: Runway, place: Path, command: tuple[str, ...]
+) -> None:
+    said = refusal_of(runway(*command, "--out", "tiny.json"))
+    assert said == "Error: cannot write results to tiny.json: it is a file, give a folder\n"
+
+
+def test_a_results_folder_as_input_names_its_file(runway: Runway, place: Path) -> None:
+    assert runway("simulate", *SMALL, "--out", "run").exit_code == 0
+    said = refusal_of(runway("simulate", "run", "--out", "again"))
+    assert said == "Error: run: is a folder, name a YAML file, such as run/config.yaml\n"
+    assert refusal_of(runway("simulate", ".")) == "Error: .: is a folder, name a YAML file\n"
+
+
+@pytest.mark.parametrize("window", [("--from-s", "9000"), ("--from-s", "-5", "--to-s", "-1")])
+def test_a_window_beyond_the_run_is_refused(
+    runway: Runway, place: Path, window: tuple[str, ...]
+) -> None:
+    assert runway("simulate", *SMALL, "--steps", "--out", "run").exit_code == 0
+    said = refusal_of(runway("plot", "run", *window))
+    assert said.startswith("Error: run: no step in this window, its steps are from ")
+    assert "change --from-s or --to-s" in said
+    assert not (place / "run" / "figures").exists()
+    assert runway("plot", "run", "--from-s", "1").exit_code == 0
