@@ -219,15 +219,16 @@ def _unit_note(reference: Log, other: Log, differences: tuple[Difference, ...]) 
         if each.metric in _SERVED and each.statistic in ("mean", "p50") and each.reference > 0
     ]
     low, high = _THOUSAND
-    for small, large, of in (
-        (reference.name, other.name, ratios),
-        (other.name, reference.name, [1 / ratio for ratio in ratios if ratio > 0]),
-    ):
+    inverse = [1 / ratio for ratio in ratios if ratio > 0]
+    for small, large, of in ((reference, other, ratios), (other, reference, inverse)):
         if len(of) > 1 and len(of) == len(ratios) and all(low < ratio < high for ratio in of):
+            # Runway's own runs hold milliseconds for sure.
+            in_seconds = small.is_measured or not large.is_measured
+            suspect, unit, end = (small, "", "_s") if in_seconds else (large, "micro", "_us")
             yield (
-                f"every latency of {large} is about {float(np.median(of)):,.0f} times that of "
-                f"{small}: {small} may hold seconds under names in _ms; name its columns _s "
-                "(ttft_s, e2el_s), or multiply them by 1000"
+                f"every latency of {large.name} is about {float(np.median(of)):,.0f} times that of "
+                f"{small.name}: {suspect.name} may hold {unit}seconds under names in _ms; if so, "
+                f"name its columns ttft{end}, e2el{end} ..."
             )
 
 
