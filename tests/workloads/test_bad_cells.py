@@ -155,5 +155,5 @@ def test_numbers_taken_for_dates_by_the_name_of_their_column(write: Write) -> No
 @pytest.mark.parametrize("row", ["now,10,2", "2023-11-16 18:17:03,x,2", "2023-11-16 18:17:03,10,0"])
 def test_no_other_bad_cell_is_said_to_be_a_number(write: Write, row: str) -> None:
     path = write("t.csv", f"timestamp,prompt_tokens,output_tokens\n{row}\n")
-    with pytest.raises(WorkloadError, match="bad_rows skip$"):
+    with pytest.raises(WorkloadError, match=r"bad_rows skip$"):
         read_trace(path)
