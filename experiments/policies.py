@@ -186,10 +186,8 @@ def _require(
         if _is_named(parameter) and parameter.default is parameter.empty and name not in arguments
     ]
     if flags:
-        raise ConfigError(
-            f"scheduler {config.scheduler} lacks an argument without default: give "
-            f"{' and '.join(flags)}"
-        )
+        said = f"scheduler {config.scheduler} lacks an argument without default"
+        raise ConfigError(f"{said}: give {' and '.join(flags)}")
 
 
 def _limits(config: RunConfig, known: list[str]) -> dict[str, object]:
