@@ -12,6 +12,7 @@ from pathlib import Path
 from costmodels.model_config import ModelConfig, bundled_models, find_model
 from costmodels.table import KVCapacity, save_table
 from simulator.errors import ConfigError, RunwayError
+from simulator.output import check_output
 
 from .from_steps import RefusingParser
 from .request_table import table_from_requests
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status: 0, or 2 with one message for bad input."""
     try:
         given = _parser().parse_args(arguments)
+        check_output(given.output)
         planned = given.max_concurrency is not None
         logs = [read_request_times(path, planned=planned) for path in given.logs]
         made = table_from_requests(

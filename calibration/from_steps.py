@@ -13,6 +13,7 @@ from costmodels.hardware import GPUS
 from costmodels.model_config import bundled_models, find_model
 from costmodels.table import NOT_STATED, KVCapacity, save_table
 from simulator.errors import ConfigError, RunwayError
+from simulator.output import check_output
 
 from .fit import FitOptions
 from .step_log import read_step_log
@@ -42,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status: 0, or 2 with one message for bad input."""
     try:
         given = _parser().parse_args(arguments)
+        check_output(given.output)
         options = FitOptions(
             segment=given.segment,
             test_segment=given.test_segment,

@@ -89,6 +89,8 @@ def run_calibration(given: Given, output: Path, progress: Progress) -> Outcome:
             "calibration runs kernels through torch, which is not installed: "
             "pip install 'llm-runway[calibration]', or pip install torch"
         )
+    if output.is_dir():
+        raise CalibrationError(f"cannot write {output}: it is a folder, name a file")
     if not output.resolve().parent.is_dir():
         raise CalibrationError(f"{output}: its folder does not exist")
     from .calibrate import calibrate

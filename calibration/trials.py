@@ -34,7 +34,8 @@ def begun_with(path: Path) -> tuple[int | None, str | None]:
 class TrialLog:
     """Samples by shape, that outlive the process.
 
-    identity: what is measured; CalibrationError if the file is of something else.
+    identity: what is measured; CalibrationError if the file is of something else, or cannot be
+        written.
     """
 
     def __init__(self, path: Path, identity: Mapping[str, object], *, resume: bool) -> None:
@@ -46,7 +47,11 @@ class TrialLog:
         if resume and path.exists():
             self._read(identity)
         else:
-            path.write_text(json.dumps(identity, sort_keys=True) + "\n", encoding="utf-8")
+            begun = json.dumps(identity, sort_keys=True) + "\n"
+            try:
+                path.write_text(begun, encoding="utf-8")
+            except OSError as error:
+                raise CalibrationError(f"cannot write {path}: {error.strerror or error}") from None
 
     def __iter__(self) -> Iterator[tuple[Shape, dict[str, Trial]]]:
         """Every (shape, raw trials by lap), kernels first, then whole steps."""

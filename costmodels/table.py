@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from simulator.output import whole_file
+
 from .operators_rows import check_measured, read_grids
 from .operators_table import Operator as Operator  # part of what this module offers
 from .operators_table import OperatorGrids, document_text
@@ -150,7 +152,9 @@ def load_table(path: str | Path) -> CostTable:
 def save_table(table: CostTable, path: str | Path) -> None:
     """Write a cost table that `load_table` accepts, JSON if the file is called so, else YAML.
 
-    Refuses one that `load_table` would not accept.
+    Raises:
+        TableFormatError: `load_table` would not accept it.
+        ConfigError: the place cannot be written to.
     """
     path = Path(path)
     if table.kind == "operators" or path.suffix == ".json":
@@ -159,9 +163,8 @@ def save_table(table: CostTable, path: str | Path) -> None:
         text = table_text(table)
         document, marks = parse_yaml(text, str(path))
         check_table(document, marks, str(path))
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(text, encoding="utf-8", newline="\n")
-    partial.replace(path)
+    with whole_file(path) as draft:
+        draft.write_text(text, encoding="utf-8", newline="\n")
 
 
 def table_text(table: CostTable) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
-import traceback
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 from simulator.errors import ConfigError, RunwayError, nearest
 from simulator.schedulers import SCHEDULERS, Scheduler
 
+from .blame import blame
 from .config import RunConfig, flag_of
 from .explain import aliases
 from .provenance import file_identity
@@ -89,6 +89,7 @@ def build_policy(config: RunConfig) -> Policy:
     kind = scheduler_class(config.scheduler)
     accepted = inspect.signature(kind).parameters
     arguments = _arguments(config, accepted)
+    _require(config, accepted, arguments)
     try:
         scheduler = kind(**arguments)
     except RunwayError:
@@ -125,19 +126,6 @@ def scheduler_class(spec: str) -> Callable[..., Scheduler]:
             f"{nearest(spec, SCHEDULERS)} (your own: path.py:Class)"
         )
     return SCHEDULERS[spec]
-
-
-def blame(error: BaseException, file: Path | None = None) -> str:
-    """An exception from a user's file as one line: what, and the line of that file it came from."""
-    if isinstance(error, SyntaxError):
-        return f"SyntaxError: {error.msg} at {error.filename}:{error.lineno}"
-    # SimPy raises a copy of what a process raised; the original, with its lines, is the cause.
-    original = error.__cause__ or error
-    frames = traceback.extract_tb(original.__traceback__)
-    own = [f for f in frames if file is None or Path(f.filename).resolve() == file.resolve()]
-    place = f" at {file or own[-1].filename}:{own[-1].lineno}" if own else ""
-    words = f": {error}" if str(error) else ""
-    return f"{type(error).__name__}{words}{place}"
 
 
 def _file_of(spec: str) -> Path:
@@ -188,6 +176,21 @@ def _arguments(
                 f"it takes {', '.join(known) or 'none'}"
             )
     return {**_limits(config, known), **own}
+
+
+def _require(
+    config: RunConfig, accepted: Mapping[str, inspect.Parameter], arguments: Mapping[str, object]
+) -> None:
+    """Refuse a constructor argument that has no default and got no value."""
+    fields = {argument: field for field, argument in POLICY_FIELDS.items()}
+    flags = [
+        flag_of(fields[name]) if name in fields else f"--scheduler-arg {name}=..."
+        for name, parameter in accepted.items()
+        if _is_named(parameter) and parameter.default is parameter.empty and name not in arguments
+    ]
+    if flags:
+        said = f"scheduler {config.scheduler} lacks an argument without default"
+        raise ConfigError(f"{said}: give {' and '.join(flags)}")
 
 
 def _limits(config: RunConfig, known: list[str]) -> dict[str, object]:

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from simulator.errors import ConfigError
+from simulator.output import whole_file
 
 RUN_FILES = (
     *("summary.json", "config.yaml", "requests.parquet"),
@@ -87,14 +88,8 @@ def write_whole(path: Path, content: bytes) -> None:
     Raises:
         ConfigError: the place cannot be written to.
     """
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as draft:
         draft.write_bytes(content)
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def write_yaml(path: Path, content: Mapping[str, Any], heading: str) -> None:  # Any: YAML values
@@ -103,9 +98,14 @@ def write_yaml(path: Path, content: Mapping[str, Any], heading: str) -> None:  #
     path.write_text(f"# {heading}\n{text}", encoding="utf-8")
 
 
-def _refuse_other_kind(out: Path, owned: tuple[str, ...]) -> None:
+def refuse_file(out: Path) -> None:
+    """Raise ConfigError where a folder for results is a file."""
     if out.exists() and not out.is_dir():
         raise ConfigError(f"cannot write results to {out}: it is a file, give a folder")
+
+
+def _refuse_other_kind(out: Path, owned: tuple[str, ...]) -> None:
+    refuse_file(out)
     markers = (RUN_FILES[0], SWEEP_FILES[0], SEARCH_FILES[0], COMPARE_FILES[0])
     for name in markers:
         if name not in owned and (out / name).exists():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +10,21 @@ from typing import TYPE_CHECKING, Any
 from simulator.errors import ConfigError
 
 from .caption import caption_parts
+from .saved_files import SIMULATE, saved_json, saved_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
 NEEDED = ("summary.json", "requests.parquet")
+IN_SUMMARY = (
+    *("provenance.scheduler.name", "provenance.scheduler.parameters", "provenance.workload"),
+    *("provenance.kv_cache.blocks", "provenance.notes", "provenance.runway_version"),
+    *("cost_model.name", "cost_model.stamp", "run.requests", "config", "window.submitted"),
+    *("submitted", "saturated", "slo", "ttft_ms", "tpot_ms", "itl_ms", "e2el_ms"),
+)
+"""What a summary of any run holds."""
+
+IN_REQUESTS = ("id", "state", "arrival_s", "prompt_tokens", "ttft_ms", "e2el_ms", "queue_ms")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,24 +64,11 @@ def load_run(folder: Path) -> SavedRun:
             f"{folder}: no summary.json with requests.parquet here, so this is not a run: "
             "run `runway simulate ... --out` with this folder first"
         )
-    try:
-        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ConfigError(
-            f"{folder / 'summary.json'}: not JSON ({error}): simulate again"
-        ) from None
-    requests = _table(folder / "requests.parquet")
-    assert requests is not None
+    summary = saved_json(folder / "summary.json", needed=IN_SUMMARY, remedy=SIMULATE)
+    requests = saved_table(folder / "requests.parquet", needed=IN_REQUESTS, remedy=SIMULATE)
     more = (_table(folder / f"{name}.parquet") for name in ("steps", "tokens", "preemptions"))
     return SavedRun(folder, summary, requests, *more)
 
 
 def _table(path: Path) -> pd.DataFrame | None:
-    import pandas as pd
-
-    if not path.is_file():
-        return None
-    try:
-        return pd.read_parquet(path)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path}: cannot be read ({error}): simulate again") from None
+    return saved_table(path, remedy=SIMULATE) if path.is_file() else None

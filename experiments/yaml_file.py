@@ -30,6 +30,8 @@ def read_yaml(path: Path) -> YamlFile:
     """
     try:
         node = yaml.compose(path.read_text(encoding="utf-8-sig"), Loader=yaml.SafeLoader)
+    except IsADirectoryError:
+        raise ConfigError(f"{path}: is a folder, name a YAML file{_in_folder(path)}") from None
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
@@ -41,6 +43,12 @@ def read_yaml(path: Path) -> YamlFile:
     if not isinstance(node, yaml.MappingNode):
         raise ConfigError(f"{_place(path, node)}: must be `key: value` lines, {TRACE}")
     return _mapping(path, node)
+
+
+def _in_folder(path: Path) -> str:
+    """The file of a results folder that repeats what made it."""
+    found = [path / name for name in ("config.yaml", "sweep.yaml") if (path / name).is_file()]
+    return f", such as {found[0]}" if found else ""
 
 
 def _mapping(path: Path, node: yaml.MappingNode) -> YamlFile:

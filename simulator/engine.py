@@ -28,6 +28,7 @@ from .options import EngineOptions
 from .queues import FcfsQueue, KeyedQueue, WaitingQueue
 from .request_log import RequestColumns
 from .step_log import EntryLog, TokenLog
+from .units import ns_to_seconds
 from .view import EngineView, Scheduler
 
 PROGRESS_EVERY = 256
@@ -179,9 +180,10 @@ class Engine:
             return None
         if due is None and (self.view.waiting or self.view.running) and not self._waits_for_ever():
             raise SchedulerStalledError(
-                f"{type(self._scheduler).__name__} planned nothing at {now} ns while "
-                f"{len(self.view.waiting)} requests wait and {len(self.view.running)} run, and no "
-                "arrival will change that: make plan() admit or decode something"
+                f"{type(self._scheduler).__name__} planned nothing at "
+                f"{ns_to_seconds(now):.9g} s while {len(self.view.waiting)} requests wait and "
+                f"{len(self.view.running)} run, and no arrival will change "
+                "that: make plan() admit or decode something"
             )
         return due
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, get_args
@@ -10,11 +11,12 @@ from simulator.errors import WorkloadError, nearest
 from simulator.trace import Trace
 
 from .columns import read_chunk
-from .detect import choose
+from .detect import Layout, choose
 from .gather import Gathered
 from .source import Source, open_source
 from .tables import BadRow, Table, open_table
 
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 BadRows = Literal["refuse", "skip"]
 FailedRows = Literal["drop", "refuse", "prompt-only"]
 
@@ -57,23 +59,33 @@ def read_trace(
         for rows in table.rows(list(dict.fromkeys(layout.columns.values()))):
             chunk = read_chunk(rows, layout)
             if chunk.bad and bad_rows == "refuse":
-                raise WorkloadError(_complaint(chunk.bad[0], table, source))
+                raise WorkloadError(_complaint(chunk.bad[0], table, source, layout))
             failed = gathered.add(chunk, keep_failed=failed_rows == "prompt-only")
             if failed and failed_rows == "refuse":
                 place = f"column {layout.columns['output_tokens']}"
                 row = BadRow(failed[0], place, "0", "marks a failed row")
-                raise WorkloadError(_complaint(row, table, source))
+                raise WorkloadError(_complaint(row, table, source, layout))
         saved = table.provenance if layout.format == "runway" else None
     return gathered.trace(saved, hash_block_tokens)
 
 
-def _complaint(row: BadRow, table: Table, source: Source) -> str:
+def _complaint(row: BadRow, table: Table, source: Source, layout: Layout) -> str:
     option = "failed_rows drop" if "failed" in row.reason else "bad_rows skip"
     text = row.text if len(row.text) <= 60 else row.text[:57] + "..."
     return (
         f"{source.path}, {table.unit} {row.line}, {row.place}: {text!r} {row.reason}: "
-        f"correct the row, or read with {option}"
+        f"correct the row, or read with {option}{_unit(row, layout)}"
     )
+
+
+def _unit(row: BadRow, layout: Layout) -> str:
+    """The way out for a column of numbers that was taken for dates by its name."""
+    column = layout.columns.get("timestamp")
+    if row.place != f"column {column}" or not _NUMBER.fullmatch(row.text.strip()):
+        return ""
+    if layout.format not in ("csv", "jsonl", "parquet"):
+        return ""
+    return f"; if all rows are numbers, --columns arrival_s={column} or arrival_ms={column}"
 
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:

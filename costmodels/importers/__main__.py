@@ -9,6 +9,7 @@ from pathlib import Path
 from costmodels.model_config import bundled_models, find_model
 from costmodels.table import save_table
 from simulator.errors import RunwayError
+from simulator.output import check_output
 
 from . import IMPORTERS, import_table
 
@@ -19,6 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Write the table and say what it is; 2 and one line on stderr for bad input."""
     options = _parser().parse_args(arguments)
     try:
+        check_output(options.output)
         model = find_model(options.model)
         table = import_table(options.source, options.folder, model, tensor_parallel=options.tp)
         save_table(table, options.output)

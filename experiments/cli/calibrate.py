@@ -69,6 +69,7 @@ def command(
     The real torch work of every layer is timed where it stands in the step, and random whole
     steps that the table never saw say how far it is off. All raw samples lie in TABLE.partial.
     """
+    _check(output, figure)
     if from_steps is not None:
         code = run_from_steps(from_steps, given, output, more)
         if figure is not None and not code:
@@ -96,6 +97,15 @@ def command(
         _draw(output, figure)
         if not quiet:
             say(f"drew {figure}")
+
+
+def _check(output: Path, figure: Path | None) -> None:
+    """Before anything is measured: can the results be written?"""
+    from simulator.output import check_output
+
+    check_output(output)
+    if figure is not None:
+        check_output(figure, endings=(".png",))
 
 
 def _draw(table: Path, figure: Path) -> None:

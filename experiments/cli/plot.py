@@ -8,6 +8,7 @@ import click
 
 from experiments.results import COMPARE_FILES, RUN_FILES, SEARCH_FILES, SWEEP_FILES
 from simulator.errors import ConfigError
+from simulator.output import check_output
 
 from .options import time_span
 from .terminal import say
@@ -87,13 +88,16 @@ def draw_cost(what: str, table: str, out: Path | None) -> Path:
     """The figure of a cost table, beside its file unless `out` says where.
 
     Raises:
-        ConfigError: something else than `cost` is to be drawn, or there is no such table.
+        ConfigError: something else than `cost` is to be drawn, or there is no such table, or
+            `out` is no PNG that can be written.
     """
     from costmodels import load_cost_model
     from experiments.plots.cost import plot_cost
 
     if what != "cost":
         raise ConfigError(f"plot {what} {table}: takes one folder, or cost and a table")
+    if out is not None:
+        check_output(out, endings=(".png",))
     model, file = load_cost_model(table), Path(table)
     beside = file.with_suffix(".png") if file.is_file() else Path(f"{table}.png")
     return plot_cost(model, out or beside)

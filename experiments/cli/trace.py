@@ -35,9 +35,12 @@ def command(
     from experiments.perfetto import chrome_trace
     from experiments.results import write_whole
     from experiments.saved_run import load_run
+    from simulator.output import check_output
 
     from .options import time_span
 
+    if output is not None:
+        check_output(output)
     saved = load_run(run)
     trace = chrome_trace(saved, time_span(from_s, to_s))
     text = json.dumps(trace, separators=(",", ":"), allow_nan=False, default=_plain).encode()

@@ -36,6 +36,10 @@ UNITS = {
     "prompt_tokens": "tokens",
     "output_tokens": "tokens",
 }
+_SERVED = ("ttft_ms", "tpot_ms", "e2el_ms")
+_THOUSAND = (100.0, 10_000.0)
+"""Ratios of latencies within this look like seconds taken for milliseconds."""
+
 _TOTALS_APART = 0.01
 """Token totals that differ by more than this are two workloads."""
 
@@ -193,6 +197,7 @@ def _notes(reference: Log, other: Log, differences: tuple[Difference, ...]) -> I
                 f"{NAMES[each.metric]} in all: {each.reference:,.0f} against {each.other:,.0f}, so "
                 "these are two workloads: nothing else can be compared before this"
             )
+    yield from _unit_note(reference, other, differences)
     if any(each.metric == "request_goodput" for each in differences) and (
         reference.slo != other.slo or reference.is_measured
     ):
@@ -204,6 +209,27 @@ def _notes(reference: Log, other: Log, differences: tuple[Difference, ...]) -> I
         )
     for log in (reference, other):
         yield from (f"{log.name}: {note}" for note in log.notes)
+
+
+def _unit_note(reference: Log, other: Log, differences: tuple[Difference, ...]) -> Iterator[str]:
+    """Where every latency of one is about 1000 times the other's: no engine differs like that."""
+    ratios = [
+        each.other / each.reference
+        for each in differences
+        if each.metric in _SERVED and each.statistic in ("mean", "p50") and each.reference > 0
+    ]
+    low, high = _THOUSAND
+    inverse = [1 / ratio for ratio in ratios if ratio > 0]
+    for small, large, of in ((reference, other, ratios), (other, reference, inverse)):
+        if len(of) > 1 and len(of) == len(ratios) and all(low < ratio < high for ratio in of):
+            # Runway's own runs hold milliseconds for sure.
+            in_seconds = small.is_measured or not large.is_measured
+            suspect, unit, end = (small, "", "_s") if in_seconds else (large, "micro", "_us")
+            yield (
+                f"every latency of {large.name} is about {float(np.median(of)):,.0f} times that of "
+                f"{small.name}: {suspect.name} may hold {unit}seconds under names in _ms; if so, "
+                f"name its columns ttft{end}, e2el{end} ..."
+            )
 
 
 def _have(log: Log) -> str:

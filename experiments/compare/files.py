@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from experiments.parquet import write_table
 from experiments.results import COMPARE_FILES, write_json
+from experiments.saved_files import COMPARE, saved_json, saved_table
 from simulator.errors import ConfigError
 
 from .comparison import Comparison
@@ -19,6 +19,13 @@ from .log import LATENCIES, Floats, Log
 if TYPE_CHECKING:
     import pandas as pd
 
+IN_COMPARISON = (
+    *("verdict", "reference.name", "other.name", "differences", "matched"),
+    *("request_errors", "distributions_apart", "notes"),
+)
+"""What compare.json holds."""
+
+IN_DISTRIBUTIONS = ("metric", "share", "reference", "other")
 POINTS = 2001
 """Quantiles kept of each distribution: every 0.05 %."""
 
@@ -77,10 +84,8 @@ def load_comparison(folder: Path) -> SavedComparison:
     """Read a comparison's folder.
 
     Raises:
-        ConfigError: the folder holds none.
+        ConfigError: the folder holds none, or a file of it is damaged.
     """
-    import pandas as pd
-
     if not all((folder / name).is_file() for name in (COMPARE_FILES[0], COMPARE_FILES[2])):
         raise ConfigError(
             f"{folder}: no compare.json with distributions.parquet here, so this is not a "
@@ -88,9 +93,9 @@ def load_comparison(folder: Path) -> SavedComparison:
         )
     pairs = folder / COMPARE_FILES[1]
     return SavedComparison(
-        json.loads((folder / COMPARE_FILES[0]).read_text(encoding="utf-8")),
-        pd.read_parquet(folder / COMPARE_FILES[2]),
-        pd.read_parquet(pairs) if pairs.is_file() else None,
+        saved_json(folder / COMPARE_FILES[0], needed=IN_COMPARISON, remedy=COMPARE),
+        saved_table(folder / COMPARE_FILES[2], needed=IN_DISTRIBUTIONS, remedy=COMPARE),
+        saved_table(pairs, remedy=COMPARE) if pairs.is_file() else None,
     )
 
 

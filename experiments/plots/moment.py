@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import pandas as pd
+from experiments.saved_files import SWEEP, saved_table
 
 from .pauses import lane_note
 from .style import level_label, value_label
@@ -19,7 +19,7 @@ def draw_moment(table: SweepTable, saved: Path, path: Path) -> Path | None:
     """Draw `timelines.parquet`; None when the sweep found no such moment."""
     if not saved.is_file():
         return None
-    frame = pd.read_parquet(saved)
+    frame = saved_table(saved, remedy=SWEEP)
     first = frame.iloc[0]
     points = [int(point) for point in frame["point"].drop_duplicates()]
     names, common = lane_names(table, points)

@@ -64,7 +64,8 @@ def draw_run(folder: Path, figures: Path, span: Span | None = None) -> list[Path
     run's clock; None is the busiest moment.
 
     Raises:
-        ConfigError: the folder holds no run, or a span is asked for and the steps were not saved.
+        ConfigError: the folder holds no run, or a span is asked for and the steps were not saved,
+            or none is in it.
     """
     run = load_run(folder)
     if span and (run.steps is None or run.tokens is None):
@@ -72,12 +73,12 @@ def draw_run(folder: Path, figures: Path, span: Span | None = None) -> list[Path
             f"{folder}: no steps.parquet with tokens.parquet here, so there is no window to show: "
             "simulate again with --steps"
         )
+    moment = moment_of(run, span) if span else choose_moment(run)
     drawn = [
         _draw_latencies(run, figures / "latencies.png"),
         _draw_load(run.summary, run.requests, run.steps, figures / "load.png"),
         draw_clients(run.summary, run.setting, figures / "clients.png"),
     ]
-    moment = moment_of(run, span) if span else choose_moment(run)
     if moment is not None and run.tokens is not None and run.preemptions is not None:
         watched = moment.watched
         drawn.append(draw_waterfall(run, figures / "waterfall.png", watched=watched, span=span))

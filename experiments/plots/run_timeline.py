@@ -12,6 +12,7 @@ from experiments.busy_moment import Seen, choose_row, choose_window
 from experiments.caption import caption_parts
 from experiments.phases import rows_in_flight
 from experiments.saved_run import SavedRun
+from simulator.errors import ConfigError
 from simulator.units import NS_PER_MS, NS_PER_S
 
 from .pauses import lane_note
@@ -57,9 +58,20 @@ def choose_moment(run: SavedRun) -> Moment | None:
 
 
 def moment_of(run: SavedRun, span: tuple[int, int]) -> Moment:
-    """A window that somebody asked for, cut to the run (ns on its clock)."""
+    """A window that somebody asked for, cut to the run (ns on its clock).
+
+    Raises:
+        ConfigError: no step runs in it.
+    """
     assert run.steps is not None
     ends = run.steps["end_s"].to_numpy(np.float64) * NS_PER_S
+    starts = ends - run.steps["step_ms"].to_numpy(np.float64) * NS_PER_MS
+    if not np.any((ends > span[0]) & (starts < span[1])):
+        known = f"its steps are from {starts[0] / NS_PER_S:,.3f} to {ends[-1] / NS_PER_S:,.3f} s"
+        raise ConfigError(
+            f"{run.folder}: no step in this window, {known if len(ends) else 'it has none'}: "
+            "change --from-s or --to-s"
+        )
     start = max(span[0], 0)
     end = min(span[1], round(float(ends[-1])) if len(ends) else 0)
     return Moment(None, start, 0.0, (end - start) / NS_PER_MS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from simulator.errors import ConfigError
+from experiments.search.saved import load_search
 
 from .style import (
     INK,
@@ -46,16 +45,12 @@ def draw_search(folder: Path, path: Path) -> Path | None:
     """`attainment.png` from search.json and evaluations.parquet; None if no rate was found.
 
     Raises:
-        ConfigError: the folder holds no finished search.
+        ConfigError: the folder holds no finished search, or a file of it is damaged.
     """
-    for name in ("search.json", "evaluations.parquet"):
-        if not (folder / name).is_file():
-            raise ConfigError(f"{folder}: no {name} here, so this is not a finished search")
-    report = json.loads((folder / "search.json").read_text(encoding="utf-8"))
+    report, runs = load_search(folder)
     answers = [each for each in report["answers"] if each["rate"]]
     if not answers:
         return None
-    runs = pd.read_parquet(folder / "evaluations.parquet")
     panels = _panels(report["question"]["slo"])
     figure = Figure(figsize=(WIDTH_IN, 2.1 + 2.7 * len(panels)), layout="constrained")
     grid = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]

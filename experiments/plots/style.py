@@ -6,7 +6,6 @@ window, and the same bytes for the same data.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+from simulator.output import whole_file
 
 WIDTH_IN = 10.0
 _LINE_CHARACTERS = 112
@@ -116,14 +117,13 @@ def house_style() -> Iterator[None]:
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """Write the PNG in one piece, without a date or version inside; returns the path."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        figure.savefig(unfinished, format="png", dpi=DPI, metadata={"Software": None})
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    """Write the PNG in one piece, without a date or version inside; returns the path.
+
+    Raises:
+        ConfigError: the place cannot be written to.
+    """
+    with whole_file(path) as draft:
+        figure.savefig(draft, format="png", dpi=DPI, metadata={"Software": None})
     return path
 
 

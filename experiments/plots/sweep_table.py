@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
+from experiments.saved_files import SWEEP, saved_table
 from experiments.sweep import load_spec
+from experiments.yaml_file import read_yaml
 from simulator.errors import ConfigError
 
 from .style import level_label, palette
@@ -139,7 +140,7 @@ def load_sweep(folder: Path) -> SweepTable:
     """Read `sweep.parquet` and `sweep.yaml` of a finished sweep.
 
     Raises:
-        ConfigError: the folder holds no finished sweep.
+        ConfigError: the folder holds no finished sweep, or a file of it is damaged.
     """
     for name in ("sweep.parquet", "sweep.yaml"):
         if not (folder / name).is_file():
@@ -147,12 +148,18 @@ def load_sweep(folder: Path) -> SweepTable:
                 f"{folder}: no {name} here, so this is not a finished sweep: "
                 "run `runway sweep ... --out` with this folder first"
             )
-    saved = yaml.safe_load((folder / "sweep.yaml").read_text(encoding="utf-8"))
     spec = load_spec(folder / "sweep.yaml")
-    frame = pd.read_parquet(folder / "sweep.parquet")
+    saved = read_yaml(folder / "sweep.yaml").values
+    needed = ("index", "status", *_OUTCOME)
+    frame = saved_table(folder / "sweep.parquet", needed=needed, remedy=SWEEP)
     numbers = frame.select_dtypes(include=["Float64", "Int64"]).columns
     frame[numbers] = frame[numbers].astype("float64")
     points = list(spec.points())
+    if len(points) != len(frame):
+        raise ConfigError(
+            f"{folder / 'sweep.yaml'}: asks for {len(points):,} points, sweep.parquet has "
+            f"{len(frame):,}: {SWEEP}"
+        )
     levels = {}
     for field in spec.varied:
         column = [point.values[field] for point in points]

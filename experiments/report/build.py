@@ -7,6 +7,7 @@ from pathlib import Path
 
 from experiments.results import COMPARE_FILES, REPORT, RUN_FILES, SWEEP_FILES, write_whole
 from simulator.errors import ConfigError
+from simulator.output import check_output
 
 from .page import Page
 
@@ -48,6 +49,8 @@ def write_report(folder: Path, path: Path | None = None) -> Path:
         ConfigError: the folder holds no results, or the place cannot be written to.
     """
     place = path or folder / REPORT
+    if path is not None:
+        check_output(path)
     write_whole(place, build_report(folder).html().encode())
     return place
 

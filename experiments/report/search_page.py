@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pandas as pd
 import yaml
 
 from experiments.percent import percent
+from experiments.search.saved import load_search
 
 from .accuracy import accuracy_section
 from .page import Cell, Facts, Page, Section, Table, facts_of, said
@@ -33,8 +33,7 @@ _NUMBERS = {
 
 def search_page(folder: Path) -> Page:
     """The page of a folder that `runway search --out` wrote."""
-    report = json.loads((folder / "search.json").read_text(encoding="utf-8"))
-    runs = pd.read_parquet(folder / "evaluations.parquet")
+    report, runs = load_search(folder)
     answers: list[Answer] = sorted(report["answers"], key=lambda each: -(each["rate"] or 0.0))
     knobs = list(report["question"]["over"])
     base = runs[runs["replicate"] == 0].reset_index(names="row")

@@ -15,6 +15,7 @@ from experiments.plots.latency_throughput import LOADS
 from experiments.plots.style import level_label
 from experiments.plots.sweep_table import SweepTable, held_in_words, load_sweep
 from experiments.sweep.ranking import best_first
+from experiments.yaml_file import read_yaml
 from simulator.errors import RunwayError
 
 from .accuracy import accuracy_section
@@ -26,7 +27,7 @@ from .sweep_points import extrapolated, is_missing, plain_name, point_facts, poi
 def sweep_page(folder: Path) -> Page:
     """The page of a folder that `runway sweep --out` wrote."""
     table = load_sweep(folder)
-    saved = yaml.safe_load((folder / "sweep.yaml").read_text(encoding="utf-8"))
+    saved = read_yaml(folder / "sweep.yaml").values
     return Page(
         title=f"sweep {folder.resolve().name}",
         question=_question(table),

@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Any
 
 import workloads
+from experiments.blame import blame
 from experiments.config import RunConfig
-from experiments.policies import blame
 from experiments.run import run_config
 from experiments.sweep.point import shared_workload, workload_settings
 from experiments.sweep.rows import extrapolated_share

@@ -10,7 +10,14 @@ from costmodels import DEFAULT_COST_MODEL
 from experiments.config import RunConfig
 from experiments.memory import build_cost_model, describe_cost_model
 from experiments.provenance import runway_version
-from experiments.results import RUN_FILES, SEARCH_FILES, SWEEP_FILES, results_folder, write_json
+from experiments.results import (
+    RUN_FILES,
+    SEARCH_FILES,
+    SWEEP_FILES,
+    refuse_file,
+    results_folder,
+    write_json,
+)
 from experiments.workload import Workload
 from simulator.errors import ConfigError
 
@@ -29,6 +36,7 @@ def open_folder(out: Path) -> Path:
     Raises:
         ConfigError: `out` holds a run or a sweep, or cannot be written to.
     """
+    refuse_file(out)
     for name in (RUN_FILES[0], SWEEP_FILES[0]):
         if (out / name).exists():
             raise ConfigError(

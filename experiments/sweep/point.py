@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.blame import blame
 from experiments.caption import caption_parts
 from experiments.config import RunConfig
 from experiments.option import option_of
-from experiments.policies import blame
 from experiments.run import prepare, run_config
 from experiments.workload import Workload, build_workload
 from simulator.errors import RunwayError

@@ -12,7 +12,7 @@ from typing import Any
 
 from experiments.config import RunConfig
 from experiments.provenance import file_identity, runway_version
-from experiments.results import json_text
+from experiments.results import json_text, refuse_file
 from simulator.errors import ConfigError
 
 from .spec import SweepSpec
@@ -40,6 +40,7 @@ class PointStore:
         Raises:
             ConfigError: the folder belongs to another sweep or to a run, or cannot be written to.
         """
+        refuse_file(self.folder.parent)
         asked = identity(spec)
         marker = self.folder / "sweep.json"
         found = _read(marker)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from calibration.errors import CalibrationError
@@ -53,3 +55,17 @@ def test_a_log_of_something_else_is_not_resumed(path):
 def test_without_resume_a_log_starts_empty(path):
     TrialLog(path, IDENTITY, resume=False).add(SHAPE, {WHOLE: Trial((9.0,))})
     assert TrialLog(path, IDENTITY, resume=False).whole(SHAPE) is None
+
+
+def test_a_place_that_cannot_be_written_to_is_one_message() -> None:
+    with pytest.raises(CalibrationError, match=r"cannot write /proc/t\.json\.partial: "):
+        TrialLog(Path("/proc/t.json.partial"), {"model": "tiny"}, resume=False)
+
+
+def test_a_folder_as_output_is_one_message(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from calibration.__main__ import main
+
+    assert main(["--model", "tiny", "-o", str(tmp_path)]) == 2
+    assert f"cannot write {tmp_path}: it is a folder, name a file" in capsys.readouterr().err

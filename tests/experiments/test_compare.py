@@ -396,6 +396,19 @@ def test_other_totals_are_another_workload() -> None:
     assert any("two workloads" in note for note in found.notes)
 
 
+@pytest.mark.parametrize(
+    ("scale", "unit"), [(1e-3, "seconds"), (1e3, "microseconds"), (1.0, ""), (0.02, "")]
+)
+def test_other_units_under_names_in_ms_are_suspected(scale: float, unit: str) -> None:
+    ms = np.array([100.0, 200.0, 450.0])
+    first = Log("sim", "run", False, {"ttft_ms": 1.3 * ms, "e2el_ms": 9 * ms})
+    second = Log("meas.csv", "requests", True, {"ttft_ms": scale * ms, "e2el_ms": scale * 11 * ms})
+    for pair in ((first, second), (second, first)):
+        notes = [note for note in compare(*pair).notes if "may hold" in note]
+        assert len(notes) == bool(unit)
+        assert all(f"meas.csv may hold {unit} under names in _ms" in note for note in notes)
+
+
 def test_nothing_in_common_is_one_message() -> None:
     with pytest.raises(ConfigError, match="have no metric in common: TTFT against E2E"):
         compare(log_of([1.0]), Log("y", "test", True, {"e2el_ms": np.array([1.0])}))

@@ -244,3 +244,54 @@ def test_limits_by_class_are_an_argument() -> None:
     policy = build_policy(RunConfig(scheduler="edf", scheduler_args=asked))
 
     assert policy.scheduler._ttft_ms == {"*": 1000.0, "chat": 500.0, "documents": 6000.0}
+
+
+NO_PLAN = """
+from simulator import ALL, Plan
+
+class Nothing:
+    def plan(self, view):
+        return None
+
+class Pair:
+    def plan(self, view):
+        return ALL, ()
+
+class NoRest:
+    def plan(self, view):
+        first = tuple((s, s.remaining_tokens) for s in view.waiting)
+        return None if view.planned_tokens is not None else Plan(ALL, first, more=True)
+
+class Fails:
+    def plan(self, view):
+        decode, prefill = None
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("Nothing", "plan() in {path} returned None, must return a simulator.Plan"),
+        ("Pair", "plan() in {path} returned a tuple, must return a simulator.Plan"),
+        ("NoRest", "plan() in {path} returned None, must return a simulator.Plan"),
+        ("Fails", "TypeError: cannot unpack non-iterable NoneType object at {path}:19"),
+    ],
+)
+def test_a_plan_that_is_none_is_told(tmp_path: Path, name: str, problem: str) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(NO_PLAN, encoding="utf-8")
+    asked = {"requests": 1, "rate": 1, "scheduler": f"{path}:{name}", "cost_model": "lesson"}
+    with pytest.raises(ConfigError) as caught:
+        run_config(load_config(None, {**asked, "kv_blocks": 4000}))
+    assert str(caught.value) == f"scheduler {path}:{name}: {problem.format(path=path)}"
+
+
+def test_a_constructor_argument_without_value_names_its_flag(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    text = "class Own:\n    def __init__(self, k, chunk_size, *, share=1): ...\n"
+    path.write_text(f"{text}    def plan(self, view): ...\n", encoding="utf-8")
+    said = complaint(scheduler=f"{path}:Own")
+    assert said.endswith(
+        "lacks an argument without default: give --scheduler-arg k=... and --chunk-size"
+    )
+    build_policy(RunConfig(scheduler=f"{path}:Own", scheduler_args=["k=1"], chunk_size=8))

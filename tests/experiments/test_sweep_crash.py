@@ -112,7 +112,9 @@ def test_an_unwritable_folder_is_one_message(tmp_path: Path) -> None:
 
 def test_a_file_in_the_way_is_one_message(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("")
-    with pytest.raises(ConfigError, match=r"cannot write results to .*out: Not a directory"):
+    with pytest.raises(
+        ConfigError, match=r"cannot write results to .*out: it is a file, give a folder"
+    ):
         run_sweep(spec_of_many_points(), tmp_path / "out")
 
 

@@ -136,3 +136,24 @@ def test_long_text_is_shortened_in_the_message(write: Write) -> None:
     with pytest.raises(WorkloadError) as caught:
         read_trace(write("t.csv", f"{HEADER}\n{'x' * 500},1,1\n"))
     assert len(str(caught.value).removeprefix(str(write("t.csv", "")))) < 200
+
+
+def test_numbers_taken_for_dates_by_the_name_of_their_column(write: Write) -> None:
+    path = write("t.csv", "timestamp,prompt_tokens,output_tokens\n0,10,2\n1.5,10,2\n")
+    with pytest.raises(WorkloadError) as caught:
+        read_trace(path)
+    way_out = "; if all rows are numbers, --columns arrival_s=timestamp or arrival_ms=timestamp"
+    assert str(caught.value).endswith(
+        "'0' is not a date and time: correct the row, or read with bad_rows skip" + way_out
+    )
+    assert read_trace(path, columns={"arrival_s": "timestamp"}).arrival_ns.tolist() == [
+        0,
+        15 * 10**8,
+    ]
+
+
+@pytest.mark.parametrize("row", ["now,10,2", "2023-11-16 18:17:03,x,2", "2023-11-16 18:17:03,10,0"])
+def test_no_other_bad_cell_is_said_to_be_a_number(write: Write, row: str) -> None:
+    path = write("t.csv", f"timestamp,prompt_tokens,output_tokens\n{row}\n")
+    with pytest.raises(WorkloadError, match=r"bad_rows skip$"):
+        read_trace(path)
