@@ -160,16 +160,7 @@ def _provenance(
 ) -> dict[str, Value]:
     return {
         "origin": "measured: request times of a real engine, fitted by simulation",
-        "device": setting.device,
-        "tensor_parallel": setting.tensor_parallel,
-        "dtype": setting.dtype,
-        "model": setting.model,
-        "engine": setting.engine,
-        "software": dict(setting.software),
-        "date": setting.date,
-        "command": command,
-        "source": setting.source,
-        "licence": setting.licence,
+        **setting.provenance(command),
         "samples": samples,
         "note": "; ".join(notes),
     }

@@ -36,6 +36,21 @@ class Setting:
     max_num_batched_tokens: int | None = None
     note: str | None = None
 
+    def provenance(self, command: str) -> dict[str, Value]:
+        """What a table says of it, and the command that made the table."""
+        return {
+            "device": self.device,
+            "tensor_parallel": self.tensor_parallel,
+            "dtype": self.dtype,
+            "model": self.model,
+            "engine": self.engine,
+            "software": dict(self.software),
+            "date": self.date,
+            "command": command,
+            "source": self.source,
+            "licence": self.licence,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class StepsKind:
@@ -88,16 +103,7 @@ def _provenance(
     over = "" if options.drop_over_ms is None else f"over {options.drop_over_ms:g} ms, or "
     provenance: dict[str, Value] = {
         "origin": "measured: a fit to a log of real engine steps",
-        "device": setting.device,
-        "tensor_parallel": setting.tensor_parallel,
-        "dtype": setting.dtype,
-        "model": setting.model,
-        "engine": setting.engine,
-        "software": dict(setting.software),
-        "date": setting.date,
-        "command": command,
-        "source": setting.source,
-        "licence": setting.licence,
+        **setting.provenance(command),
         "samples": fit.samples,
         "dropped": f"{fit.dropped} steps {over}{options.drop_factor:g} times off a first fit",
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from costmodels import ConstantCostModel
+from costmodels import ConstantCostModel, LinearCostModel
 from simulator import (
     ChunkedPrefillScheduler,
     ConfigError,
@@ -153,6 +153,26 @@ def test_progress_is_reported_in_requests_that_ended() -> None:
         ContinuousScheduler(2048, 1),
         PRICES,
         ROOMY,
+        progress=seen.append,
+    )
+
+    assert seen == [256, 512]
+
+
+@pytest.mark.parametrize("async_scheduling", [False, True])
+def test_progress_is_reported_where_every_flight_ends_with_an_arrival(
+    async_scheduling: bool,
+) -> None:
+    """A request every 100 ms takes 128 ms: it ends inside a leap that the next but one cuts."""
+    prices = LinearCostModel(step_ms=2, prefill_step_ms=8)
+    seen: list[int] = []
+
+    simulate(
+        asked(*[(100 * number, 8, 60) for number in range(600)]),
+        ChunkedPrefillScheduler(),
+        prices,
+        ROOMY,
+        async_scheduling=async_scheduling,
         progress=seen.append,
     )
 
