@@ -19,6 +19,10 @@ TEST_REQUIREMENTS := torch==2.13.0 aiconfigurator-core==0.12.0
 DATA ?= ../shared/ground-truth
 DATASETS = $(sort $(dir $(wildcard $(DATA)/*/.)))
 
+# Their event loop is compiled when they are installed, if there is a C compiler (setup.py).
+COMPILED = $(wildcard simulator/compiled-*.txt) $(shell find simulator costmodels -name "*.so")
+SOURCES := setup.py $(wildcard simulator/*.py simulator/schedulers/*.py costmodels/*.py)
+
 .PHONY: demo test check lint fix bench figures accuracy data clean
 
 demo: $(RUNTIME)
@@ -65,19 +69,19 @@ data:
 	fi
 
 clean:
-	rm -rf $(VENV) demo accuracy build *.egg-info .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo accuracy build *.egg-info $(COMPILED) .mypy_cache .ruff_cache .hypothesis
 
-$(RUNTIME): pyproject.toml | $(BIN)/python
+$(RUNTIME): pyproject.toml $(SOURCES) | $(BIN)/python
 	@echo "installing Runway into $(VENV) (a minute or two the first time)"
 	@$(PIP) install --editable .
 	@touch $@
 
-$(KERNELS): pyproject.toml Makefile | $(BIN)/python
+$(KERNELS): pyproject.toml Makefile $(SOURCES) | $(BIN)/python
 	@echo "installing Runway and NVIDIA's kernel times into $(VENV) (a minute the first time)"
 	@$(PIP) install --editable ".[aic]" $(filter aiconfigurator-core%,$(TEST_REQUIREMENTS))
 	@touch $(RUNTIME) $@
 
-$(DEV): pyproject.toml Makefile | $(BIN)/python
+$(DEV): pyproject.toml Makefile $(SOURCES) | $(BIN)/python
 	@echo "installing Runway and its test tools into $(VENV) (a minute or two the first time)"
 	@$(PIP) install --editable ".[dev]" $(TEST_REQUIREMENTS)
 	@touch $(RUNTIME) $@

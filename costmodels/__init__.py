@@ -1,5 +1,8 @@
 """Prices of engine steps: cost models and the table files they are read from."""
 
+import simulator.compiled as compiled  # first: it decides which form of the modules is imported
+
+# isort: split
 from .constant import ConstantCostModel
 from .extrapolation import ExtrapolationWarning
 from .hardware import GPU, GPUS, find_gpu
@@ -45,3 +48,5 @@ __all__ = [
     "load_table",
     "save_table",
 ]
+
+compiled.document(LinearCostModel)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from mypy_extensions import mypyc_attr
 from numpy.typing import NDArray
 
 from simulator.errors import ConfigError
@@ -26,6 +27,7 @@ from .pricing import checked
 from .table import CostTable, hand_written
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class LinearCostModel:
     """A step's price as a sum of terms; milliseconds in, nanoseconds out. Absent terms are 0.
 

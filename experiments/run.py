@@ -19,7 +19,7 @@ from simulator.trace import Trace
 from simulator.units import ms_to_ns, ns_to_ms, seconds_to_ns
 from simulator.window import Trim
 
-from .blame import blame_run
+from .blame import blame
 from .config import RunConfig
 from .fitted_range import beyond_fit
 from .memory import Memory, build_cost_model, build_memory, describe_cost_model
@@ -163,7 +163,7 @@ def _simulate(parts: Parts, progress: Callable[[int, int], None] | None) -> Resu
         if parts.policy.path is None:
             raise
         raise ConfigError(
-            f"scheduler {config.scheduler}: {blame_run(error, parts.policy.path)}"
+            f"scheduler {config.scheduler}: {blame(error, parts.policy.path)}"
         ) from error
 
 

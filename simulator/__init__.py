@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from . import compiled  # first: it decides which form of the others is imported
+
+# isort: split
 from .client_delay import ClientDelay
 from .cost_model import CostModel
 from .errors import (
@@ -20,7 +23,7 @@ from .errors import (
 from .kv_cache import KVCache
 from .plan import ALL, NONE, Holds, Plan, StepShape
 from .prefix_cache import PrefixCache
-from .request import Request, Sequence
+from .request import Request
 from .result import Result, State
 from .schedulers import (
     SCHEDULERS,
@@ -31,6 +34,7 @@ from .schedulers import (
     StaticScheduler,
     VllmScheduler,
 )
+from .sequence import Sequence
 from .simulation import simulate
 from .trace import Trace
 from .view import EngineView
@@ -71,3 +75,5 @@ __all__ = [
     "WorkloadError",
     "simulate",
 ]
+
+compiled.document(KVCache, PrefixCache, Sequence)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from .errors import ConfigError
 from .feed import ArrivalFeed
-from .request import Sequence
+from .sequence import Sequence
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from .lifecycle import Lifecycle
 from .options import EngineOptions
 from .plan import ALL, ONE_STEP, UNTIL_FINISH, WHILE_ALONE, Plan, StepShape, make_tuple
 from .promise import Promise
-from .request import Sequence
+from .sequence import Sequence
 from .step_log import EntryLog, entry
 from .view import EngineView
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from heapq import heappop, heappush
 
-from .request import Sequence
+from .sequence import Sequence
 from .step_log import TokenLog, piece
 
 

@@ -18,7 +18,7 @@ from heapq import heapify, heappop, heappush
 from typing import Protocol
 
 from .errors import ConfigError, WorkloadError
-from .request import Sequence
+from .sequence import Sequence
 from .trace import Trace
 
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Container
 from collections.abc import Sequence as Rows
-from typing import Protocol
+from operator import index
+from typing import Protocol, SupportsIndex
+
+from mypy_extensions import mypyc_attr
 
 from .errors import ConfigError
-from .request import Sequence
+from .sequence import Sequence
 from .trace import Trace
 
 
@@ -28,6 +31,7 @@ class Contexts(Protocol):
         """KV tokens of a decoding sequence."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class KVCache:
     """A fixed number of blocks, taken and given back by count.
 
@@ -47,7 +51,10 @@ class KVCache:
 
     __slots__ = ("block_size", "blocks", "free_blocks", "watermark", "watermark_blocks")
 
-    def __init__(self, blocks: int, block_size: int = 16, watermark: float = 0.0) -> None:
+    def __init__(
+        self, blocks: SupportsIndex, block_size: SupportsIndex = 16, watermark: float = 0.0
+    ) -> None:
+        blocks, block_size = index(blocks), index(block_size)
         if blocks < 1:
             raise ConfigError(f"kv_blocks is {blocks}, must be at least 1")
         if block_size < 1:

@@ -6,6 +6,7 @@ Launching changes what the next planning sees; what a step produces is handed ou
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from itertools import repeat
 
 from .cost_model import CostModel
@@ -17,10 +18,10 @@ from .lifecycle import Chunks, Lifecycle
 from .options import EngineOptions
 from .plan import ALL, WHILE_ALONE, Plan, StepShape, make_tuple
 from .promise import Promise
-from .request import Sequence
 from .schedulers import SCHEDULERS
+from .sequence import Sequence
 from .step_log import EntryLog, entry
-from .validation import check_plan
+from .validation import check_plan, refuse_answer
 from .view import EngineView, Scheduler
 
 SHIPPED = frozenset(SCHEDULERS.values())
@@ -59,7 +60,8 @@ class Launcher(DecodeLauncher):
             options=options,
         )
         self.wake_ns: int | None = None
-        self._scheduler = scheduler
+        self._ask: Callable[[EngineView], object] = scheduler.plan
+        self._policy = type(scheduler).__name__
         self._token_limit: int | None = getattr(scheduler, "step_token_limit", None)
         # The policies that ship are held to their plans by the conformance tests, not step by step.
         self._checks = self._careful or type(scheduler) not in SHIPPED
@@ -71,7 +73,9 @@ class Launcher(DecodeLauncher):
         view, pool = self._view, self._pool
         view.now_ns = now_ns
         start_ns = now_ns if now_ns > self._busy_until_ns else self._busy_until_ns
-        plan = self._scheduler.plan(view)
+        plan = self._ask(view)
+        if not isinstance(plan, Plan):
+            refuse_answer(self._policy, plan)
         decode, prefill, preempt, holds, _, wake_ns, _, _, more = plan
         if self._checks:
             check_plan(plan, view, self._token_limit)
@@ -174,7 +178,10 @@ class Launcher(DecodeLauncher):
         prefill, part, longest = plan.prefill, plan, plan.padded_prefill_tokens
         while part.more:
             view.planned_tokens = seqs + sum([new for _, new in prefill])
-            part = self._scheduler.plan(view)
+            answer = self._ask(view)
+            if not isinstance(answer, Plan):
+                refuse_answer(self._policy, answer)
+            part = answer
             if self._checks:
                 check_plan(part, view, self._token_limit)
             prefill += part.prefill

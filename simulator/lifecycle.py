@@ -9,8 +9,8 @@ from .decode_pool import DecodePool
 from .feed import ArrivalFeed, OpenFeed
 from .kv_cache import KVCache
 from .plan import Plan
-from .request import Sequence
 from .request_log import RequestColumns
+from .sequence import Sequence
 from .step_log import TokenLog, piece
 from .units import NEVER_NS
 from .view import EngineView

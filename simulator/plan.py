@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Literal, NamedTuple
 
-from .request import Sequence
+from .sequence import Sequence
 
 make_tuple = tuple.__new__
 """Makes a named tuple in half the time its own constructor takes; for the loop."""

@@ -16,15 +16,17 @@ from __future__ import annotations
 from collections.abc import Sequence as Rows
 
 import numpy as np
+from mypy_extensions import mypyc_attr
 
 from .block_store import Blocks, BlockStore
 from .kv_cache import Contexts, KVCache
 from .prefix_keys import Keys, PrefixKeys
-from .request import Sequence
 from .resume_cache import ResumeCache
+from .sequence import Sequence
 from .trace import Trace
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class PrefixCache(KVCache):
     """`KVCache` with prefix caching; made for one trace by `prepared`.
 

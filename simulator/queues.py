@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from .request import Sequence
+from .sequence import Sequence
 
 
 class WaitingQueue(Protocol):

@@ -8,8 +8,8 @@ from struct import Struct
 import numpy as np
 from numpy.typing import NDArray
 
-from .request import Sequence
 from .result import State
+from .sequence import Sequence
 from .step_log import table_of
 from .units import NEVER_NS
 

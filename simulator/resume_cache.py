@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 
 from .kv_cache import Contexts, KVCache
-from .request import Sequence
+from .sequence import Sequence
 
 
 class ResumeCache(KVCache):

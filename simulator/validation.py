@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from .decode_pool import DecodePool
 from .errors import InvalidPlanError
 from .plan import Decode, Holds, Plan
-from .request import Sequence
+from .sequence import Sequence
 from .view import EngineView
 
 NOBODY: frozenset[Sequence] = frozenset()
+
+
+def refuse_answer(policy: str, answer: object) -> NoReturn:
+    """Raise: `plan` returned something else than a plan.
+
+    Raises:
+        InvalidPlanError: always.
+    """
+    returned = "None" if answer is None else f"a {type(answer).__name__}"
+    raise InvalidPlanError(f"{policy}.plan() returned {returned}, must return a simulator.Plan")
 
 
 def check_plan(plan: Plan, view: EngineView, token_limit: int | None) -> None:
@@ -24,6 +36,11 @@ def check_plan(plan: Plan, view: EngineView, token_limit: int | None) -> None:
     if not plan.prefill and not plan.preempt and decode is Decode.ALL:
         check_decodes(pool, view.kv.free_blocks, token_limit)
         return
+    if not isinstance(plan.wake_ns, int | None):
+        raise InvalidPlanError(
+            f"plan wakes at {plan.wake_ns!r}, a {type(plan.wake_ns).__name__}: wake_ns must be a "
+            "Python int, nanoseconds"
+        )
     if plan.holds is not Holds.ONE_STEP:
         _refuse_long_hold(plan, view)
     free, gone = view.kv.free_blocks, NOBODY
@@ -100,6 +117,11 @@ def _prefill_needs(plan: Plan, view: EngineView, gone: frozenset[Sequence]) -> t
             blocks += kv.blocks_to_admit(sequence, computed + new)
         else:
             raise InvalidPlanError(f"plan prefills {sequence}, which neither waits nor prefills")
+        if not isinstance(new, int):
+            raise InvalidPlanError(
+                f"plan gives {sequence} {new!r} prompt tokens, a {type(new).__name__}: "
+                "must be a Python int"
+            )
         if not 1 <= new <= sequence.known_tokens - computed:
             raise InvalidPlanError(
                 f"plan gives {sequence} {new} prompt tokens, it needs 1 to "

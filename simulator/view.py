@@ -8,7 +8,7 @@ from .decode_pool import DecodePool
 from .kv_cache import KVCache
 from .plan import IDLE, Plan
 from .queues import WaitingQueue
-from .request import Sequence
+from .sequence import Sequence
 
 
 class EngineView:

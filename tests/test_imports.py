@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "workloads": {"simulator.request", "simulator.trace", "simulator.units", "simulator.errors"},
     "costmodels": {
         *("simulator.plan", "simulator.cost_model", "simulator.units", "simulator.errors"),
-        "simulator.output",
+        *("simulator.output", "simulator.compiled"),
     },
     "calibration": {
         *("costmodels.table", "simulator"),
@@ -40,6 +40,7 @@ MAY_IMPORT = {
 
 ORDER = (
     *(
+        "compiled",
         "units",
         "errors",
         "output",
@@ -47,6 +48,7 @@ ORDER = (
         "notebook",
         "step_log",
         "request",
+        "sequence",
         "trace",
         "feed",
     ),

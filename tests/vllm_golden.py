@@ -25,8 +25,8 @@ from simulator.kv_cache import KVCache
 from simulator.options import EngineOptions
 from simulator.plan import StepShape
 from simulator.prefix_cache import PrefixCache
-from simulator.request import Sequence
 from simulator.schedulers.vllm import VllmScheduler
+from simulator.sequence import Sequence
 from simulator.trace import Trace
 from tests.vllm.cases import case_files, read_cases
 

@@ -11,7 +11,7 @@ import torch
 from calibration.batch import Chunk
 from calibration.kernels import Decoder
 from simulator.errors import SimulatorError
-from simulator.request import Sequence
+from simulator.sequence import Sequence
 from simulator.trace import Trace
 
 from .slots import Move, Slots

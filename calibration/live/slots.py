@@ -10,7 +10,7 @@ from collections.abc import Collection, Container
 from typing import NamedTuple
 
 from simulator.errors import SimulatorError
-from simulator.request import Sequence
+from simulator.sequence import Sequence
 
 
 class Move(NamedTuple):
@@ -38,7 +38,7 @@ class Slots:
     def gather(self, decodes: Collection[Sequence]) -> list[Move]:
         """Bring the decodes into the first slots, with as few moves as that needs.
 
-        >>> from simulator.request import Sequence
+        >>> from simulator.sequence import Sequence
         >>> a, b, c = (Sequence(row, 0, 5, 5) for row in range(3))
         >>> slots = Slots(4)
         >>> [slots.take(sequence) for sequence in (a, b, c)]

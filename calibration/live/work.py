@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from simulator.errors import ConfigError
 from simulator.plan import Decode, Plan
-from simulator.request import Sequence
+from simulator.sequence import Sequence
 from simulator.view import EngineView, Scheduler
 
 

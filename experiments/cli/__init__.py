@@ -126,8 +126,10 @@ def _fail(message: str) -> None:
 def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked and not ctx.resilient_parsing:
         from experiments.provenance import runway_version
+        from simulator.compiled import INTERPRETED_BECAUSE as REASON
 
-        click.echo(f"runway {runway_version()}")
+        form = "compiled" if REASON is None else f"interpreted: {REASON}"
+        click.echo(f"runway {runway_version()}, event loop {form}")
         ctx.exit()
 
 
@@ -138,7 +140,7 @@ def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     expose_value=False,
     is_eager=True,
     callback=_version,
-    help="Print the version.",
+    help="Print the version, and whether the event loop is compiled.",
 )
 def main() -> None:
     """Runway simulates LLM serving: who gets the GPU next, and what that does to every wait."""

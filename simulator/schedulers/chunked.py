@@ -9,13 +9,13 @@ from __future__ import annotations
 from simulator.plan import ALL, NONE, ONE_STEP, WHILE_ALONE, Plan
 from simulator.view import EngineView
 
+from .limits import checked_limits
 from .room import (
     KEEP_DECODING,
     UNLIMITED,
     Room,
     admissions,
     at_a_glance,
-    checked_limits,
     continue_prompts,
     holding,
     serve_decodes,

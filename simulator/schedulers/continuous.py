@@ -9,12 +9,12 @@ from __future__ import annotations
 from simulator.plan import ALL, NONE, ONE_STEP, WHILE_ALONE, Plan
 from simulator.view import EngineView
 
+from .limits import checked_limits
 from .room import (
     KEEP_DECODING,
     UNLIMITED,
     Room,
     admissions,
-    checked_limits,
     holding,
     serve_decodes,
 )

@@ -11,7 +11,7 @@ from typing import Literal
 
 from simulator.errors import ConfigError
 from simulator.plan import Decode, Holds, Plan
-from simulator.request import Sequence
+from simulator.sequence import Sequence
 from simulator.units import NS_PER_MS
 from simulator.view import EngineView
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from simulator.plan import Decode, Holds, Plan
-from simulator.request import Sequence
+from simulator.sequence import Sequence
 from simulator.view import EngineView
 
 from .chunked import ChunkedPrefillScheduler

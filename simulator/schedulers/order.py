@@ -7,7 +7,7 @@ from math import inf
 
 from simulator.errors import ConfigError
 from simulator.plan import Holds, Plan
-from simulator.request import Sequence
+from simulator.sequence import Sequence
 from simulator.view import EngineView
 
 OTHERS = "*"

@@ -14,9 +14,10 @@ from math import inf
 
 from simulator.errors import ConfigError
 from simulator.plan import Decode, Plan
-from simulator.request import Sequence
+from simulator.sequence import Sequence
 from simulator.view import EngineView
 
+from .limits import checked_limits
 from .order import generated_tokens
 from .room import (
     KEEP_UNTIL_FINISH,
@@ -24,7 +25,6 @@ from .room import (
     UNLIMITED,
     Chunks,
     Room,
-    checked_limits,
     decode_all_but,
 )
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from simulator.errors import ConfigError, nearest
 from simulator.plan import Plan
-from simulator.request import Sequence
+from simulator.sequence import Sequence
 from simulator.view import EngineView
 
 from .chunked import ChunkedPrefillScheduler

@@ -14,12 +14,12 @@ from simulator.plan import ALL, NONE, UNTIL_FINISH, Plan
 from simulator.units import seconds_to_ns
 from simulator.view import EngineView
 
+from .limits import checked_limits
 from .room import (
     KEEP_DECODING,
     UNLIMITED,
     Room,
     admissions,
-    checked_limits,
     serve_decodes,
 )
 

@@ -12,17 +12,17 @@ from typing import Literal
 
 from simulator.errors import ConfigError
 from simulator.plan import ALL, NONE, ONE_STEP, WHILE_ALONE, Decode, Holds, Plan
-from simulator.request import Sequence
+from simulator.sequence import Sequence
 from simulator.view import EngineView
 
 from .alignment import aligned_chunk, checked_alignment
+from .limits import checked_limits
 from .room import (
     KEEP_DECODING,
     UNLIMITED,
     Chunks,
     Room,
     at_a_glance,
-    checked_limits,
     decode_all_but,
     holding,
     with_chunks,

@@ -17,9 +17,9 @@ from simulator.feed import SequenceMaker
 from simulator.identities import IdentityError, check_identities
 from simulator.metrics import summarize
 from simulator.prefix_cache import PrefixCache
-from simulator.request import Sequence
 from simulator.resume_cache import ResumeCache
 from simulator.schedulers import VllmScheduler
+from simulator.sequence import Sequence
 from simulator.step_log import TokenLog
 from tests.simulator.facts import assert_same
 from tests.simulator.shared_prefixes import NamingPrefixCache, prefix_caches, sharing_traces
