@@ -74,6 +74,7 @@ clean:
 $(RUNTIME): pyproject.toml $(SOURCES) | $(BIN)/python
 	@echo "installing Runway into $(VENV) (a minute or two the first time)"
 	@$(PIP) install --editable .
+	@$(BIN)/runway --version
 	@touch $@
 
 $(KERNELS): pyproject.toml Makefile $(SOURCES) | $(BIN)/python
@@ -84,6 +85,7 @@ $(KERNELS): pyproject.toml Makefile $(SOURCES) | $(BIN)/python
 $(DEV): pyproject.toml Makefile $(SOURCES) | $(BIN)/python
 	@echo "installing Runway and its test tools into $(VENV) (a minute or two the first time)"
 	@$(PIP) install --editable ".[dev]" $(TEST_REQUIREMENTS)
+	@$(BIN)/runway --version
 	@touch $(RUNTIME) $@
 
 # Tried by running it: a python3.11 on the path may be a shim for a version that is not there.

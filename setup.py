@@ -12,7 +12,7 @@ from pathlib import Path
 
 from setuptools import Distribution, setup
 from setuptools.command.build_ext import build_ext
-from setuptools.errors import BaseError
+from setuptools.errors import BaseError, CCompilerError, CompileError, LinkError
 
 ROOT = Path(__file__).parent
 
@@ -40,6 +40,9 @@ MODULES = (
 MYPY_OPTIONS = ["--config-file=", f"--cache-dir={os.devnull}", "--follow-imports=silent"]
 """The project's own (pyproject.toml) are for what is not compiled too."""
 
+FAILURES = (BaseError, CCompilerError, CompileError, LinkError, OSError, SystemExit)
+"""Of a compiler that is not there or refuses; `SystemExit` is how mypyc refuses."""
+
 
 class CompileEventLoop(build_ext):
     """Compiles `MODULES`, or says why not; writes which source was compiled."""
@@ -55,7 +58,7 @@ class CompileEventLoop(build_ext):
         manifest.unlink(missing_ok=True)
         try:
             self._compile()
-        except (BaseError, OSError, SystemExit) as error:
+        except FAILURES as error:
             self.warn(f"the event loop stays interpreted: {error}")
             self.extensions = []
             return

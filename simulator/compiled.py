@@ -41,7 +41,7 @@ def _why_interpreted() -> str | None:
     try:
         compiled = manifest(Path(__file__).parent).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
-        return "it was not compiled when Runway was installed, for want of a C compiler"
+        return "it was not compiled when Runway was installed; pip install -v says why"
     try:
         current = [line_of(ROOT, line.partition(" ")[2]) for line in compiled]
     except FileNotFoundError:
