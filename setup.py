@@ -53,7 +53,8 @@ class CompileEventLoop(build_ext):
         place = Path(self.get_ext_fullpath("simulator.compiled")).parent
         manifest: Path = compiled["manifest"](place)
         wanted = "".join(f"{compiled['line_of'](ROOT, name)}\n" for name in MODULES)
-        if self.inplace and manifest.exists() and manifest.read_text(encoding="utf-8") == wanted:
+        there = all(compiled["compiled_file"](place.parent, name).exists() for name in MODULES)
+        if there and manifest.exists() and manifest.read_text(encoding="utf-8") == wanted:
             return
         manifest.unlink(missing_ok=True)
         try:

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import warnings
-from importlib.machinery import SOURCE_SUFFIXES, FileFinder, SourceFileLoader
+from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, FileFinder, SourceFileLoader
 from importlib.util import source_hash
 from pathlib import Path
 
@@ -29,6 +29,11 @@ def manifest(folder: Path) -> Path:
     return folder / f"compiled-{sys.implementation.cache_tag}.txt"
 
 
+def compiled_file(folder: Path, name: str) -> Path:
+    """Where a source file's compiled module lies, below `folder`."""
+    return folder / f"{name.removesuffix('.py')}{EXTENSION_SUFFIXES[0]}"
+
+
 def line_of(root: Path, name: str) -> str:
     """A line of the manifest: a hash of the source, and its path below `root`."""
     return f"{source_hash((root / name).read_bytes()).hex()} {name}"
@@ -42,8 +47,11 @@ def _why_interpreted() -> str | None:
         compiled = manifest(Path(__file__).parent).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         return "it was not compiled when Runway was installed; pip install -v says why"
+    names = [line.partition(" ")[2] for line in compiled]
+    if not all(compiled_file(ROOT, name).exists() for name in names):
+        return "its compiled modules are gone: install Runway again"
     try:
-        current = [line_of(ROOT, line.partition(" ")[2]) for line in compiled]
+        current = [line_of(ROOT, name) for name in names]
     except FileNotFoundError:
         current = []
     if current == compiled:

@@ -85,6 +85,20 @@ def test_changed_source_is_never_run_compiled(tmp_path: Path, changed: str) -> N
     assert "RuntimeWarning: the source of the event loop has changed" in complaint
 
 
+def test_without_its_compiled_modules_the_source_runs(tmp_path: Path) -> None:
+    needs_compiled()
+    shutil.copytree(ROOT / "simulator", tmp_path / "simulator")
+    compiled.compiled_file(tmp_path, "simulator/leap.py").unlink()
+    program = (
+        "import simulator.engine; from simulator import compiled\n"
+        "print(compiled.INTERPRETED_BECAUSE, simulator.engine.__file__)"
+    )
+    shutil.copytree(ROOT / "costmodels", tmp_path / "costmodels")
+    said, _ = python("-c", program, root=tmp_path)
+    source = tmp_path / "simulator/engine.py"
+    assert said == [f"its compiled modules are gone: install Runway again {source}"]
+
+
 def test_all_compiled_modules_are_in_the_manifest() -> None:
     needs_compiled()
     manifest = compiled.manifest(ROOT / "simulator").read_text(encoding="utf-8")
