@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import ConfigError
+from .errors import ConfigError, whole
 from .feed import ArrivalFeed
 from .sequence import Sequence
 
@@ -40,9 +40,10 @@ class ClientDelay:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
+            value = whole(f"client delay {field.name}", getattr(self, field.name))
             if value < 0:
                 raise ConfigError(f"client delay {field.name} is {value}, must be 0 or more")
+            object.__setattr__(self, field.name, value)
 
     def __bool__(self) -> bool:
         return self != NO_DELAY

@@ -14,7 +14,7 @@ from .leap import (
     BITS,
     line_sum,
     price,
-    refuse_price,
+    step_price,
     steps_reaching,
     steps_until,
     steps_within,
@@ -59,7 +59,6 @@ class DecodeLauncher:
         self._promise = promise
         self._careful = options.slow_path or options.check_promises
         self._cost_model = cost_model
-        self._step_ns = cost_model.step_ns
         self._line = getattr(cost_model, "line", None)
         self._needs_longest = cost_model.needs_longest_context
         self._longest_leap = options.longest_leap
@@ -164,7 +163,7 @@ class DecodeLauncher:
         if self._promise is not None:
             self._promise.made(plan, steps)
             if steps > 1 or slope < 0:  # a leap, or one cut to a single step
-                steps, first, slope = 1, self._step_ns(shape) << BITS, 0
+                steps, first, slope = 1, step_price(self._cost_model, shape) << BITS, 0
                 total_ns = last_ns = first >> BITS
         growth = pool.growth_blocks
         used_blocks = kv.blocks - kv.free_blocks + growth
@@ -208,10 +207,7 @@ class DecodeLauncher:
     ) -> tuple[int, int, int, int, int]:
         """A single step, or a leap of a model that has no straight line."""
         if steps == 1:
-            total_ns = self._step_ns(shape)
-            if total_ns <= 0:
-                refuse_price(self._cost_model, shape, total_ns)
-            total_ns += self._transfer_ns()
+            total_ns = step_price(self._cost_model, shape) + self._transfer_ns()
             if self._stop_ns is not None and start_ns + total_ns > self._stop_ns:
                 self.stopped = True
             return total_ns << BITS, 0, 1, total_ns, total_ns

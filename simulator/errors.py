@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from operator import index
 
 
 class RunwayError(Exception):
@@ -75,3 +76,15 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f", did you mean {matches[0]}?" if matches else ""
+
+
+def whole(name: str, value: object) -> int:
+    """A whole number of any kind (NumPy's too) as Python's, which the engine calculates with.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    try:
+        return index(value)  # type: ignore[arg-type]  # that is the question
+    except TypeError:
+        raise ConfigError(f"{name} is {value!r}, must be a whole number") from None

@@ -11,9 +11,9 @@ from itertools import repeat
 
 from .cost_model import CostModel
 from .decode_launch import DecodeLauncher, Flight
-from .errors import InvalidPlanError
+from .errors import InvalidPlanError, whole
 from .feed import ArrivalFeed
-from .leap import BITS, refuse_price
+from .leap import BITS, refuse_price, step_price
 from .lifecycle import Chunks, Lifecycle
 from .options import EngineOptions
 from .plan import ALL, WHILE_ALONE, Plan, StepShape, make_tuple
@@ -62,7 +62,8 @@ class Launcher(DecodeLauncher):
         self.wake_ns: int | None = None
         self._ask: Callable[[EngineView], object] = scheduler.plan
         self._policy = type(scheduler).__name__
-        self._token_limit: int | None = getattr(scheduler, "step_token_limit", None)
+        limit = getattr(scheduler, "step_token_limit", None)
+        self._token_limit = None if limit is None else whole("step_token_limit", limit)
         # The policies that ship are held to their plans by the conformance tests, not step by step.
         self._checks = self._careful or type(scheduler) not in SHIPPED
         self._pause_saving = getattr(cost_model, "pause_saving_ns", None)
@@ -76,7 +77,7 @@ class Launcher(DecodeLauncher):
         plan = self._ask(view)
         if not isinstance(plan, Plan):
             refuse_answer(self._policy, plan)
-        decode, prefill, preempt, holds, _, wake_ns, _, _, more = plan
+        decode, prefill, preempt, holds, _, _, _, _, more = plan
         if self._checks:
             check_plan(plan, view, self._token_limit)
             if self._promise is not None:
@@ -94,7 +95,7 @@ class Launcher(DecodeLauncher):
         elif seqs:
             flight = self._decode_steps(plan, start_ns, seqs, self._pipe)
         else:
-            self.wake_ns = now_ns if preempt else self._later(wake_ns)
+            self.wake_ns = now_ns if preempt else self._later(plan.wake_ns)
             return None
         if holds is WHILE_ALONE and self._runs_on:
             return self._run_on(flight, bool(prefill))
@@ -136,11 +137,11 @@ class Launcher(DecodeLauncher):
         if seqs and not kv.caches_prefixes:
             finishing = pool.advance(1)
         shape: StepShape = make_tuple(StepShape, (tuple(chunks), priced_seqs, context, longest))
-        duration_ns = self._step_ns(shape)
+        duration_ns = step_price(self._cost_model, shape)
         if chunks and self._pause_saving is not None:
             duration_ns -= self._pause_saving(shape, start_ns - self._prompts_end_ns)
-        if duration_ns <= 0:
-            refuse_price(self._cost_model, shape, duration_ns)
+            if duration_ns <= 0:
+                refuse_price(self._cost_model, shape, duration_ns)
         if self._paid_blocks != life.moved_blocks:
             duration_ns += self._transfer_ns()
         end_ns = start_ns + duration_ns

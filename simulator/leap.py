@@ -6,7 +6,9 @@ scheduler and the event queue are asked: cut it anywhere and the rest of it is p
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import sqrt
+from operator import index
 from typing import NamedTuple, NoReturn
 
 import numpy as np
@@ -61,9 +63,7 @@ def price(
     Prices grow with context, so the first one bounds how many steps can matter before the cut. A
     model whose prices fall would only make the leap shorter, never wrong.
     """
-    first_ns = cost_model.step_ns(shape)
-    if first_ns <= 0:
-        refuse_price(cost_model, shape, first_ns)
+    first_ns = step_price(cost_model, shape)
     if steps > 1 and cut_ns is not None:
         steps = min(steps, cut_ns // first_ns + depth) if cut_ns > 0 else 1
     if steps <= 1:
@@ -163,8 +163,31 @@ def line_sum(first: int, slope: int, steps: int) -> int:
     return total
 
 
-def refuse_price(cost_model: CostModel, shape: StepShape, price_ns: int) -> NoReturn:
-    """Raise: a step must take time."""
+def step_price(cost_model: CostModel, shape: StepShape) -> int:
+    """What a step costs, ns, by whatever cost model a user may have written.
+
+    Raises:
+        SimulatorError: no whole number, or none above 0.
+    """
+    ask: Callable[[StepShape], object] = cost_model.step_ns
+    price_ns = ask(shape)
+    if not isinstance(price_ns, int):
+        try:
+            price_ns = index(price_ns)  # type: ignore[arg-type]  # that is the question
+        except TypeError:
+            refuse_price(cost_model, shape, price_ns)
+    if price_ns <= 0:
+        refuse_price(cost_model, shape, price_ns)
+    return price_ns
+
+
+def refuse_price(cost_model: CostModel, shape: StepShape, price_ns: object) -> NoReturn:
+    """Raise: a step must take time, in whole nanoseconds.
+
+    Raises:
+        SimulatorError: always.
+    """
     raise SimulatorError(
-        f"{type(cost_model).__name__} priced {shape} at {price_ns} ns: a step must take time"
+        f"{type(cost_model).__name__} priced {shape} at {price_ns} ns: a step must take time, a "
+        "whole number of nanoseconds"
     )

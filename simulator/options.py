@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from .errors import ConfigError
+from .errors import ConfigError, whole
 from .leap import LONGEST_LEAP
 
 
@@ -40,6 +40,9 @@ class EngineOptions:
     def __post_init__(self) -> None:
         if self.never_fits not in ("reject", "wait"):
             raise ConfigError(f"never_fits is {self.never_fits!r}, must be reject or wait")
+        for name in ("pipeline_depth", "max_model_len", "stop_ns", "swap_ns_per_block"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else whole(name, value))
         if self.swap_ns_per_block is not None and self.swap_ns_per_block < 0:
             raise ConfigError(f"swap_ns_per_block is {self.swap_ns_per_block}, must be 0 or more")
 

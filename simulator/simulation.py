@@ -13,7 +13,7 @@ from .client_delay import NO_DELAY, ClientDelay, DelayedFeed
 from .clock import EngineClock
 from .cost_model import CostModel
 from .engine import Engine
-from .errors import ConfigError, WorkloadError
+from .errors import ConfigError, WorkloadError, whole
 from .feed import ArrivalFeed, CappedFeed, ClosedFeed, OpenFeed, SessionFeed
 from .kv_cache import KVCache
 from .options import EngineOptions
@@ -151,9 +151,9 @@ def _feed(
         _check_sessions(trace, users, max_concurrency)
         return SessionFeed(trace)
     if users is not None:
-        return ClosedFeed(trace, users)
+        return ClosedFeed(trace, whole("users", users))
     if max_concurrency is not None:
-        return CappedFeed(trace, max_concurrency)
+        return CappedFeed(trace, whole("max_concurrency", max_concurrency))
     return OpenFeed(trace)
 
 

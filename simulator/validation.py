@@ -31,16 +31,16 @@ def check_plan(plan: Plan, view: EngineView, token_limit: int | None) -> None:
             larger than what is left of its prompt, a sequence that is not where the plan says,
             or a promise to hold for a plan that does more than decode.
     """
-    pool = view.decoding
-    decode = plan.decode
-    if not plan.prefill and not plan.preempt and decode is Decode.ALL:
-        check_decodes(pool, view.kv.free_blocks, token_limit)
-        return
     if not isinstance(plan.wake_ns, int | None):
         raise InvalidPlanError(
             f"plan wakes at {plan.wake_ns!r}, a {type(plan.wake_ns).__name__}: wake_ns must be a "
             "Python int, nanoseconds"
         )
+    pool = view.decoding
+    decode = plan.decode
+    if not plan.prefill and not plan.preempt and decode is Decode.ALL:
+        check_decodes(pool, view.kv.free_blocks, token_limit)
+        return
     if plan.holds is not Holds.ONE_STEP:
         _refuse_long_hold(plan, view)
     free, gone = view.kv.free_blocks, NOBODY
@@ -107,6 +107,11 @@ def _prefill_needs(plan: Plan, view: EngineView, gone: frozenset[Sequence]) -> t
     """(tokens, blocks) of all chunks, each checked."""
     kv, tokens, blocks = view.kv, 0, 0
     for sequence, new in plan.prefill:
+        if not isinstance(new, int):
+            raise InvalidPlanError(
+                f"plan gives {sequence} {new!r} prompt tokens, a {type(new).__name__}: "
+                "must be a Python int"
+            )
         computed = sequence.computed_tokens
         if sequence in view.prefilling and sequence not in gone:
             blocks += kv.blocks_for(computed + new) - sequence._blocks
@@ -117,11 +122,6 @@ def _prefill_needs(plan: Plan, view: EngineView, gone: frozenset[Sequence]) -> t
             blocks += kv.blocks_to_admit(sequence, computed + new)
         else:
             raise InvalidPlanError(f"plan prefills {sequence}, which neither waits nor prefills")
-        if not isinstance(new, int):
-            raise InvalidPlanError(
-                f"plan gives {sequence} {new!r} prompt tokens, a {type(new).__name__}: "
-                "must be a Python int"
-            )
         if not 1 <= new <= sequence.known_tokens - computed:
             raise InvalidPlanError(
                 f"plan gives {sequence} {new} prompt tokens, it needs 1 to "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from simulator.plan import ALL, NONE, Plan
 from simulator.view import EngineView
 
-from .chunked import ChunkedPrefillScheduler
+from .limits import StepLimits
 from .room import (
     KEEP_DECODING,
     Chunks,
@@ -21,7 +21,7 @@ from .room import (
 )
 
 
-class AlternatingScheduler:
+class AlternatingScheduler(StepLimits):
     """A chunk step, then a decode step, as long as there are both prompts and decodes.
 
     max_num_batched_tokens: tokens a step may process; None: no limit.
@@ -40,14 +40,7 @@ class AlternatingScheduler:
         max_num_seqs: int = 128,
         chunk_size: int | None = None,
     ) -> None:
-        limits = ChunkedPrefillScheduler(max_num_batched_tokens, max_num_seqs, chunk_size)
-        self.max_num_batched_tokens = max_num_batched_tokens
-        self.step_token_limit = max_num_batched_tokens
-        self.max_num_seqs = max_num_seqs
-        self.chunk_size = chunk_size
-        self.effective_chunk_size = limits.effective_chunk_size
-        self._budget = limits._budget
-        self._chunk = limits._chunk
+        super().__init__(max_num_batched_tokens, max_num_seqs, chunk_size)
 
     def plan(self, view: EngineView) -> Plan:
         """Prompts if the last step decoded (or nobody decodes), else decodes."""

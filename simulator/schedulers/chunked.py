@@ -9,10 +9,9 @@ from __future__ import annotations
 from simulator.plan import ALL, NONE, ONE_STEP, WHILE_ALONE, Plan
 from simulator.view import EngineView
 
-from .limits import checked_limits
+from .limits import StepLimits
 from .room import (
     KEEP_DECODING,
-    UNLIMITED,
     Room,
     admissions,
     at_a_glance,
@@ -23,7 +22,7 @@ from .room import (
 )
 
 
-class ChunkedPrefillScheduler:
+class ChunkedPrefillScheduler(StepLimits):
     """Decodes first; prompt chunks share what is left of the step's token budget.
 
     max_num_batched_tokens: tokens a step may process, decodes included; None: no limit.
@@ -43,19 +42,7 @@ class ChunkedPrefillScheduler:
         max_num_seqs: int = 128,
         chunk_size: int | None = None,
     ) -> None:
-        checked_limits(max_num_batched_tokens, max_num_seqs, chunk_size)
-        self.max_num_batched_tokens = max_num_batched_tokens
-        self.step_token_limit = max_num_batched_tokens
-        self.max_num_seqs = max_num_seqs
-        self.chunk_size = chunk_size
-        self._budget = max_num_batched_tokens or UNLIMITED
-        self._chunk = chunk_size or UNLIMITED
-
-    @property
-    def effective_chunk_size(self) -> int | None:
-        """The chunk that the budget leaves possible: min(chunk size, budget)."""
-        smallest = min(self._chunk, self._budget)
-        return None if smallest == UNLIMITED else smallest
+        super().__init__(max_num_batched_tokens, max_num_seqs, chunk_size)
 
     def plan(self, view: EngineView) -> Plan:
         """Everybody decodes; running prompts go on; new ones are admitted."""

@@ -35,9 +35,9 @@ class ContinuousScheduler:
 
     def __init__(self, max_num_batched_tokens: int | None = 2048, max_num_seqs: int = 128) -> None:
         checked_limits(max_num_batched_tokens, max_num_seqs, None)
-        self.max_num_batched_tokens = max_num_batched_tokens
-        self.max_num_seqs = max_num_seqs
-        self._budget = max_num_batched_tokens or UNLIMITED
+        self.max_num_batched_tokens = max_num_batched_tokens and int(max_num_batched_tokens)
+        self.max_num_seqs = int(max_num_seqs)
+        self._budget = self.max_num_batched_tokens or UNLIMITED
 
     def plan(self, view: EngineView) -> Plan:
         """Prompts if any can be admitted, else everybody decodes."""

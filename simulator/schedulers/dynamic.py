@@ -48,10 +48,10 @@ class DynamicChunkScheduler:
         ChunkedPrefillScheduler(max_num_batched_tokens, max_num_seqs, min_prefill_tokens)
         if not 0 < tpot_target_ms < inf:
             raise ConfigError(f"tpot_target_ms is {tpot_target_ms}, must be above 0 ms")
-        self.max_num_batched_tokens = self.step_token_limit = max_num_batched_tokens
-        self.max_num_seqs = max_num_seqs
+        self.max_num_batched_tokens = self.step_token_limit = int(max_num_batched_tokens)
+        self.max_num_seqs = int(max_num_seqs)
         self.tpot_target_ms = tpot_target_ms
-        self.min_prefill_tokens = min_prefill_tokens
+        self.min_prefill_tokens = int(min_prefill_tokens)
         self.price = self._prices = price
         self._step_tokens = 0
 

@@ -15,14 +15,14 @@ from simulator.sequence import Sequence
 from simulator.units import NS_PER_MS
 from simulator.view import EngineView
 
-from .chunked import ChunkedPrefillScheduler
+from .limits import StepLimits
 from .order import generated_tokens, limit_of, overtaken, per_class
 from .room import KEEP_WHILE_ALONE, Room, admissions, continue_prompts, holding, serve_decodes
 
 Limits = Mapping[str, float] | str | float
 
 
-class EdfScheduler:
+class EdfScheduler(StepLimits):
     """The token that is due first decides a step: a stream's, then nobody's prompt is in it.
 
     max_num_batched_tokens, max_num_seqs, chunk_size: as `chunked`.
@@ -48,11 +48,7 @@ class EdfScheduler:
         tpot_ms: Limits = 50.0,
         classes: Literal["client", "priority"] = "client",
     ) -> None:
-        limits = ChunkedPrefillScheduler(max_num_batched_tokens, max_num_seqs, chunk_size)
-        self.max_num_batched_tokens = self.step_token_limit = max_num_batched_tokens
-        self.max_num_seqs, self.chunk_size = max_num_seqs, chunk_size
-        self.effective_chunk_size = limits.effective_chunk_size
-        self._budget, self._chunk = limits._budget, limits._chunk
+        super().__init__(max_num_batched_tokens, max_num_seqs, chunk_size)
         if classes not in ("client", "priority"):
             raise ConfigError(f"classes is {classes!r}, must be client or priority")
         self.ttft_ms, self.tpot_ms, self.classes = ttft_ms, tpot_ms, classes

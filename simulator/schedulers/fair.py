@@ -14,7 +14,7 @@ from simulator.plan import Decode, Holds, Plan
 from simulator.sequence import Sequence
 from simulator.view import EngineView
 
-from .chunked import ChunkedPrefillScheduler
+from .limits import StepLimits
 from .order import generated_tokens, limit_of, per_class
 from .room import KEEP_DECODING, Room, admissions, continue_prompts, serve_decodes
 
@@ -30,7 +30,7 @@ class Account:
     lift: float = 0.0
 
 
-class FairScheduler:
+class FairScheduler(StepLimits):
     """The client that got least goes next; steps are those of `chunked`.
 
     max_num_batched_tokens, max_num_seqs, chunk_size: as `chunked`.
@@ -55,11 +55,7 @@ class FairScheduler:
         output_weight: float = 2.0,
         client_weights: Mapping[str, float] | str | float = 1.0,
     ) -> None:
-        limits = ChunkedPrefillScheduler(max_num_batched_tokens, max_num_seqs, chunk_size)
-        self.max_num_batched_tokens = self.step_token_limit = max_num_batched_tokens
-        self.max_num_seqs, self.chunk_size = max_num_seqs, chunk_size
-        self.effective_chunk_size = limits.effective_chunk_size
-        self._budget, self._chunk = limits._budget, limits._chunk
+        super().__init__(max_num_batched_tokens, max_num_seqs, chunk_size)
         self.prompt_weight, self.output_weight = prompt_weight, output_weight
         per_class("prompt_weight", prompt_weight, 1)
         per_class("output_weight", output_weight, 1)

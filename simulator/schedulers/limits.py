@@ -7,6 +7,8 @@ from numbers import Integral
 
 from simulator.errors import ConfigError
 
+from .room import UNLIMITED
+
 
 def checked_limits(
     max_num_batched_tokens: int | None, max_num_seqs: int, chunk_size: int | None
@@ -33,3 +35,31 @@ def checked_limits(
             f"{max_num_seqs}: every running sequence takes one token of the budget when it "
             "decodes; raise max_num_batched_tokens or lower max_num_seqs"
         )
+
+
+class StepLimits:
+    """What a step may hold, for policies to inherit.
+
+    max_num_batched_tokens, max_num_seqs, chunk_size: as `ChunkedPrefillScheduler`.
+
+    Raises:
+        ConfigError: see `checked_limits`.
+    """
+
+    def __init__(
+        self, max_num_batched_tokens: int | None, max_num_seqs: int, chunk_size: int | None
+    ) -> None:
+        checked_limits(max_num_batched_tokens, max_num_seqs, chunk_size)
+        # NumPy's integers are whole numbers too; the compiled event loop takes Python's.
+        self.max_num_seqs = int(max_num_seqs)
+        self.max_num_batched_tokens = max_num_batched_tokens and int(max_num_batched_tokens)
+        self.step_token_limit = self.max_num_batched_tokens
+        self.chunk_size = chunk_size and int(chunk_size)
+        self._budget = self.max_num_batched_tokens or UNLIMITED
+        self._chunk = self.chunk_size or UNLIMITED
+
+    @property
+    def effective_chunk_size(self) -> int | None:
+        """The chunk that the budget leaves possible: min(chunk size, budget)."""
+        smallest = min(self._chunk, self._budget)
+        return None if smallest == UNLIMITED else smallest

@@ -68,9 +68,11 @@ class SglangScheduler:
             raise ConfigError(
                 f"schedule_conservativeness is {schedule_conservativeness}, must be 0 or more"
             )
-        self.chunked_prefill_size = self.effective_chunk_size = chunked_prefill_size
-        self.max_running_requests = max_running_requests
-        self.max_prefill_tokens = max_prefill_tokens
+        self.chunked_prefill_size = self.effective_chunk_size = chunked_prefill_size and int(
+            chunked_prefill_size
+        )
+        self.max_running_requests = int(max_running_requests)
+        self.max_prefill_tokens = int(max_prefill_tokens)
         self.schedule_conservativeness = schedule_conservativeness
         self.enable_mixed_chunk = enable_mixed_chunk
         self._first_ratio = min(1.0, INIT_NEW_TOKEN_RATIO * schedule_conservativeness)

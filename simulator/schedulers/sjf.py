@@ -15,13 +15,14 @@ from simulator.sequence import Sequence
 from simulator.view import EngineView
 
 from .chunked import ChunkedPrefillScheduler
+from .limits import StepLimits
 from .order import overtaken
 
 Predictor = Callable[[Sequence], float]
 """Predicted output tokens of a request, from what a scheduler may see of it."""
 
 
-class SjfScheduler:
+class SjfScheduler(StepLimits):
     """Shortest predicted job first; everything else as `chunked`. Long jobs may wait for ever.
 
     max_num_batched_tokens, max_num_seqs, chunk_size: as `chunked`.
@@ -46,11 +47,8 @@ class SjfScheduler:
         predictor: str | Predictor = "known",
         prompt_weight: float = 0.1,
     ) -> None:
+        super().__init__(max_num_batched_tokens, max_num_seqs, chunk_size)
         self._inner = ChunkedPrefillScheduler(max_num_batched_tokens, max_num_seqs, chunk_size)
-        self.max_num_batched_tokens = self.step_token_limit = max_num_batched_tokens
-        self.max_num_seqs = max_num_seqs
-        self.chunk_size = chunk_size
-        self.effective_chunk_size = self._inner.effective_chunk_size
         if isinstance(predictor, str) and predictor not in PREDICTORS:
             raise ConfigError(
                 f"predictor {predictor!r}{nearest(predictor, PREDICTORS)}: {', '.join(PREDICTORS)}"

@@ -53,7 +53,7 @@ class StaticScheduler:
             raise ConfigError(f"batch_timeout_s is {batch_timeout_s}, must be 0 s or more")
         if deliver not in ("stream", "batch_end"):
             raise ConfigError(f"deliver is {deliver!r}, must be stream or batch_end")
-        self.max_num_seqs = max_num_seqs
+        self.max_num_seqs = int(max_num_seqs)
         self.wait_for_full_batch = wait_for_full_batch
         self.batch_timeout_s = batch_timeout_s
         self.deliver = deliver

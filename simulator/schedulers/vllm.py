@@ -71,15 +71,15 @@ class VllmScheduler:
                 f"long_prefill_token_threshold is {long_prefill_token_threshold}, must be 0 (off) "
                 "or more, and chunk_size is another name for it: set one of them"
             )
-        self.max_num_batched_tokens = self.step_token_limit = max_num_batched_tokens
-        self.max_num_seqs = max_num_seqs
+        self.max_num_batched_tokens = self.step_token_limit = int(max_num_batched_tokens)
+        self.max_num_seqs = int(max_num_seqs)
         self.enable_chunked_prefill = enable_chunked_prefill
         self.scheduler_reserve_full_isl = scheduler_reserve_full_isl
         self.policy = policy
         self.prefill_alignment_tokens = checked_alignment(
             prefill_alignment_tokens, max_num_batched_tokens
         )
-        self.long_prefill_token_threshold = chunk_size or long_prefill_token_threshold
+        self.long_prefill_token_threshold = int(chunk_size or long_prefill_token_threshold)
         self._in_order = policy == "fcfs" and scheduler_reserve_full_isl
         self._cap = self.long_prefill_token_threshold or UNLIMITED
         cuts = self.long_prefill_token_threshold or prefill_alignment_tokens
