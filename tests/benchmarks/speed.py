@@ -15,6 +15,8 @@ from statistics import median
 
 import numpy as np
 
+from simulator.compiled import INTERPRETED_BECAUSE
+
 from .loads import LOADS, WAYS, Load, available
 from .peer import PYTHON, PeerRun, replay
 from .peer import __doc__ as how_to_install
@@ -73,8 +75,10 @@ def _measure(load: Load, into: Samples) -> None:
 
 
 def _interpreter() -> str:
-    """Which Python, and how it was built: distributions' own are some 7 % faster than others."""
-    return f"CPython {python_version()}, {python_compiler()}, {python_build()[1]}"
+    """Which Python, how it was built, and whether the loop is compiled; the peer's always is."""
+    form = "compiled" if INTERPRETED_BECAUSE is None else f"interpreted: {INTERPRETED_BECAUSE}"
+    python = f"CPython {python_version()}, {python_compiler()}, {python_build()[1]}"
+    return f"{python}; event loop {form}"
 
 
 def _write_ours(samples: dict[str, Samples], way: str) -> None:
