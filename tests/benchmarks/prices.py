@@ -18,6 +18,11 @@ PROMPT_STEP_MS, TOKEN_MS, TOKEN_SQUARED_MS = 16.50142, 1.518344e-02, 4.209989e-0
 A lone 1,000-token prompt is priced 38.053 ms by it and by `PeerPrices`.
 """
 
+LEVEL_NS = FLAT_MS * 1e6
+RISE_NS = SLOPE_MS * 1e6 / CAPACITY_TOKENS
+CURVE_NS = BEND_MS * 1e6 / CAPACITY_TOKENS**2
+"""The same by tokens in the cache instead of its share in use: fewer operations on arrays."""
+
 _ahead: NDArray[np.float64] = np.arange(1 << 14, dtype=np.float64)
 
 
@@ -38,22 +43,19 @@ class PeerPrices:
         for new, past in shape.chunks:
             tokens += new
             held += new + past
-        use = held * (1 / CAPACITY_TOKENS)
-        price_ns = ((BEND_MS * use + SLOPE_MS) * use + FLAT_MS) * 1e6
+        price_ns = (CURVE_NS * held + RISE_NS) * held + LEVEL_NS
         if tokens:
             price_ns += ((TOKEN_SQUARED_MS * tokens + TOKEN_MS) * tokens + PROMPT_STEP_MS) * 1e6
         return round(price_ns)
 
     def leap_ns(self, shape: StepShape, steps: int) -> NDArray[np.int64]:
         """Price consecutive decode-only steps; shape (steps,), nanoseconds."""
-        use = _ahead[:steps] * shape.decode_seqs
-        use += shape.decode_context_tokens
-        use *= 1 / CAPACITY_TOKENS
-        price_ns = use * BEND_MS
-        price_ns += SLOPE_MS
-        price_ns *= use
-        price_ns += FLAT_MS
-        price_ns *= 1e6
+        held = _ahead[:steps] * shape.decode_seqs
+        held += shape.decode_context_tokens
+        price_ns = held * CURVE_NS
+        price_ns += RISE_NS
+        price_ns *= held
+        price_ns += LEVEL_NS
         return np.rint(price_ns, out=price_ns).astype(np.int64)
 
 
