@@ -19,7 +19,7 @@ class LeapLog:
 
     def __init__(self, entries: EntryLog, pool_growth: Ints, durations: Ints) -> None:
         self._entries = entries
-        self._steps = entries.column("steps")
+        self._steps = np.ascontiguousarray(entries.column("steps"))
         self._durations = durations
         self._pool_growth = pool_growth
 

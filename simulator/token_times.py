@@ -75,12 +75,30 @@ def pooled_gaps(pieces: Pieces, pool_ends: Ints, finished: NDArray[np.bool_]) ->
     inside = np.flatnonzero(weights)
     gaps = np.concatenate((between, pool_ends[inside] - pool_ends[inside - 1]))
     counts = np.concatenate((np.ones(len(between), np.int64), weights[inside]))
-    order = np.argsort(gaps, kind="stable")
-    gaps, counts = gaps[order], counts[order]
     if not len(gaps):
         return Gaps(gaps, counts)
+    gaps, counts = _sorted_together(gaps, counts)
     starts = np.flatnonzero(np.concatenate(([True], gaps[1:] != gaps[:-1])))
     return Gaps(gaps[starts], np.add.reduceat(counts, starts))
+
+
+def _sorted_together(values: Ints, counts: Ints) -> tuple[Ints, Ints]:
+    """Both by value, none of them negative; counts of equal values in any order.
+
+    Where a value and a count fit into one int64 they are sorted as one: a third of the time of
+    sorting places and fetching from them.
+
+    >>> [column.tolist() for column in _sorted_together(np.array([7, 5]), np.array([1, 2]))]
+    [[5, 7], [2, 1]]
+    >>> [column.tolist() for column in _sorted_together(np.array([2**62, 5]), np.array([1, 2]))]
+    [[5, 4611686018427387904], [2, 1]]
+    """
+    bits = int(counts.max()).bit_length()
+    if int(values.max()).bit_length() + bits < 64:
+        both = np.sort((values << bits) | counts)
+        return both >> bits, both & ((1 << bits) - 1)
+    order = np.argsort(values)
+    return values[order], counts[order]
 
 
 def worst_gaps(pieces: Pieces, pool_ends: Ints, rows: int) -> Ints:
