@@ -124,21 +124,31 @@ def _plan(spec: SweepSpec) -> tuple[dict[Key, Record], list[_Job]]:
 
 
 def _longest_first(jobs: Sequence[_Job]) -> list[_Job]:
-    """Equal workloads side by side, so that each is built once a process.
+    """Those that take longest first, so that no process waits long for another at the end.
 
-    Of a workload the point with the most steps first, that is with the least tokens in a step:
-    then the last to run are short, and no process waits long for another at the end.
+    That is those with the most requests, then the lowest rate, at which steps are many and small,
+    then the least tokens in a step. Equal workloads stay side by side: each is built once a
+    process.
     """
     first: dict[str, Key] = {}
     for job in jobs:
         first.setdefault(workload_settings(job.config), job.key)
 
-    def order(job: _Job) -> tuple[Key, float, Key]:
-        budgets = (job.config.chunk_size, job.config.max_num_batched_tokens)
-        most = min((tokens for tokens in budgets if tokens is not None), default=inf)
-        return first[workload_settings(job.config)], most, job.key
+    def order(job: _Job) -> tuple[float, float, Key, float, Key]:
+        config = job.config
+        return (
+            -_least(config.requests, config.head),
+            _least(config.rate),
+            first[workload_settings(config)],
+            _least(config.chunk_size, config.max_num_batched_tokens),
+            job.key,
+        )
 
     return sorted(jobs, key=order)
+
+
+def _least(*limits: float | None) -> float:
+    return min((limit for limit in limits if limit is not None), default=inf)
 
 
 def _check(

@@ -115,6 +115,16 @@ def test_of_a_workload_the_point_with_the_most_steps_starts_first(spec: SweepSpe
     assert order == [(rate, *sizes) for rate in (5.0, 10.0) for sizes in at_one_rate]
 
 
+def test_the_points_that_take_longest_start_first() -> None:
+    """Most requests first; of as many the lowest rate, where most steps have few sequences."""
+    grid = {"requests": [20, 40], "rate": [9.0, 3.0], "max_num_batched_tokens": [1024, 512]}
+    _, jobs = runner._plan(load_spec(None, {"cost_model": "lesson"}, grid))
+    order = [(j.config.requests, j.config.rate, j.config.max_num_batched_tokens) for j in jobs]
+    assert order == [
+        (n, rate, size) for n in (40, 20) for rate in (3.0, 9.0) for size in (512, 1024)
+    ]
+
+
 def test_a_sweep_that_is_refused_in_spite_of_its_processes_leaves_nothing(
     spec: SweepSpec, tmp_path: Path
 ) -> None:
