@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -69,24 +68,43 @@ from experiments.sweep.processes import processes
 
 if __name__ == "__main__":
     with processes(2) as unordered:
-        list(unordered(eval, [sys.argv[1]] * 2))
+        print(*unordered(eval, [sys.argv[1]] * 2))
 """
+
+
+def leader(folder: Path, job: str) -> subprocess.Popen[str]:
+    """A process that leads two workers, each with this job."""
+    program = folder / "leader.py"
+    program.write_text(LEADER)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.Popen(
+        [sys.executable, program, job], env=environment, stdout=subprocess.PIPE, text=True
+    )
+
+
+@forked
+def test_nothing_is_left_running_when_the_leader_has_ended(tmp_path: Path) -> None:
+    """The process that its workers were forked from ends before it: its CPU time counts too."""
+    with leader(tmp_path, PARENT) as process:
+        printed, _ = process.communicate()
+    server, same = map(int, printed.split())
+    assert server == same
+    with pytest.raises(ProcessLookupError):
+        os.kill(server, 0)
 
 
 @forked
 def test_kill_9_of_the_leader_ends_workers_in_the_middle_of_a_job(tmp_path: Path) -> None:
     """Each worker holds a pipe open for writing and waits at another; the first then ends."""
-    program, held, awaited = tmp_path / "leader.py", tmp_path / "held", tmp_path / "awaited"
-    program.write_text(LEADER)
+    held, awaited = tmp_path / "held", tmp_path / "awaited"
     os.mkfifo(held)
     os.mkfifo(awaited)
     job = f"[file := open({str(held)!r}, 'wb', 0), file.write(b'x'), open({str(awaited)!r}, 'rb')]"
     reading = os.open(held, os.O_RDONLY | os.O_NONBLOCK)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    with subprocess.Popen([sys.executable, program, job], env=environment) as leader:
+    with leader(tmp_path, job) as process:
         both = read_within_a_minute(reading) + read_within_a_minute(reading)
-        os.kill(leader.pid, signal.SIGKILL)
-    assert both[:2] == b"xx"
+        process.kill()
+    assert both == b"xx"
     assert read_within_a_minute(reading) == b""
     os.close(reading)
 
