@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config import RunConfig
+from experiments.fork_server import warm_up
 from experiments.sweep.backends import check_workers, workers
 from experiments.sweep.point import shared_workload
 from experiments.sweep.sharing import Handle, file_key, in_memory, read_files
@@ -80,6 +81,7 @@ def run_search(
         RunwayError: the workload cannot be read, or no configuration can be run.
     """
     check_workers(jobs, backend)
+    warm_up(jobs, backend)
     config = workload_config(question)
     files = read_files([config])
     workload = _workload(config, in_memory(files))

@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from experiments.workload import TraceFile
-from simulator.errors import ConfigError, RunwayError, nearest
+from simulator.errors import ConfigError, nearest
 
+from .processes import Unordered, processes
 from .sharing import Handle, in_dask, in_memory, in_ray, mapped
 
 Job = TypeVar("Job")
 Done = TypeVar("Done")
-Unordered = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
-"""Applies a function to jobs and yields results as they come. Any: a job and what it gives."""
 
 BACKENDS = {"loky": "joblib", "ray": "ray", "dask": "distributed"}
 """Name -> the package it needs; the last two come with the extras of their names."""
@@ -76,62 +75,19 @@ def workers(
             yield Workers(in_ray(files), unordered)
     elif backend == "dask":
         with _dask(jobs) as client, in_dask(files, client) as handles:
-            yield Workers(handles, lambda f, each: _joblib(f, each, jobs, "dask"))
+            yield Workers(handles, lambda function, each: _by_dask(function, each, jobs))
     elif jobs == 1:
         yield Workers(in_memory(files), map)
     else:
-        with mapped(files, folder) as handles:
-            yield Workers(handles, lambda f, each: _joblib(f, each, jobs, "loky"))
+        with mapped(files, folder) as handles, processes(jobs) as unordered:
+            yield Workers(handles, unordered)
 
 
-@contextmanager
-def starting(jobs: int, backend: str) -> Iterator[None]:
-    """Processes of this machine start while the caller does other things; a cluster runs already.
-
-    They serve every `workers` of as many jobs from then on.
-    """
-    if backend != "loky" or jobs == 1:
-        yield
-        return
-    import joblib
-
-    ready = _dispatched(_load, range(joblib.effective_n_jobs(jobs)), jobs, backend)
-    try:
-        yield
-    finally:
-        for _ in ready:  # dropped before it is empty, joblib would say so
-            pass
-
-
-def _load(_: int) -> None:
-    """A process that can call this has loaded all that it takes to run a point."""
-
-
-def _joblib(
-    function: Callable[[Job], Done], each: Sequence[Job], jobs: int, backend: str
-) -> Iterator[Done]:
-    from joblib.externals.loky.process_executor import TerminatedWorkerError
-
-    if backend == "loky" and len(each) <= 1:
-        yield from map(function, each)
-        return
-    try:
-        yield from _dispatched(function, each, jobs, backend)
-    except TerminatedWorkerError:
-        raise RunwayError(
-            f"a worker process was killed, perhaps for want of memory (jobs {jobs}): run the "
-            "same command again, with fewer jobs; what is done is kept"
-        ) from None
-
-
-def _dispatched(
-    function: Callable[[Job], Done], each: Sequence[Job], jobs: int, backend: str
-) -> Iterator[Done]:
-    """Work has begun when this returns."""
+def _by_dask(function: Callable[[Job], Done], each: Sequence[Job], jobs: int) -> Iterator[Done]:
     from joblib import Parallel, delayed, parallel_config
 
     # Dask is known to joblib only by this way of naming it.
-    with parallel_config(backend=backend, n_jobs=jobs):
+    with parallel_config(backend="dask", n_jobs=jobs):
         pool = Parallel(return_as="generator_unordered", batch_size=1)
         results: Iterator[Done] = pool(delayed(function)(job) for job in each)
     return results

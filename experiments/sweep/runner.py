@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.config import RunConfig
+from experiments.fork_server import warm_up
 from simulator.errors import ConfigError
 
-from .backends import Workers, check_workers, starting, workers
+from .backends import Workers, check_workers, workers
 from .description import write_sweep
 from .moment import moment_frame
 from .point import invalid, refusal, requests_digest, run_point, shared_workload, workload_settings
@@ -82,15 +83,14 @@ def run_sweep(
         RunwayError: the workload that all points share cannot be read, or a worker was killed.
     """
     check_workers(jobs, backend)
+    warm_up(jobs, backend)
     store = PointStore(out)
     records, waiting = _plan(spec)
-    fresh = not store.folder.exists()
-    with starting(jobs if fresh and len(waiting) > 1 else 1, backend):
-        files = read_files(job.config for job in waiting)
-        _check(spec, records, waiting, in_memory(files))
-        store.open(spec)
-        resumed = _take_up(store, records, waiting)
-        import_module("pandas")  # for the table at the end: a while, and now nobody waits for it
+    files = read_files(job.config for job in waiting)
+    _check(spec, records, waiting, in_memory(files))
+    store.open(spec)
+    resumed = _take_up(store, records, waiting)
+    import_module("pandas")  # for the table at the end; now, while the workers get ready
     _tell(progress, records, spec, 0.0)
     if not waiting:
         jobs, backend = 1, "loky"

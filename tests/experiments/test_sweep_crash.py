@@ -9,6 +9,7 @@ import os
 import signal
 import stat
 from collections.abc import Callable
+from multiprocessing import forkserver
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,7 @@ def test_twenty_kills_at_random_moments_lose_and_double_nothing(tmp_path: Path) 
     run_sweep(spec_of_many_points(), whole)
     rng, killed = np.random.default_rng(5), 0
     # A server that has imported everything: a start costs milliseconds.
+    forkserver._forkserver._stop()  # one of another test has not imported this file
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, "experiments.sweep", "pandas"])
     kept: list[int] = []

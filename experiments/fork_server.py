@@ -1,0 +1,66 @@
+"""A process that loads, once, what every worker needs; workers are forked from it, ready at once.
+
+It loads while the process that leads is still busy with its own start. To fork that process
+instead is not safe where it has threads; a worker that starts from nothing loads all of it again.
+"""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing.context
+import sys
+from functools import cache
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+LOADED = ("joblib.externals.loky.process_executor", "experiments.sweep.runner")
+_AVAILABLE = sys.platform == "linux"
+"""Elsewhere processes do not fork, or not with numerical libraries in them."""
+
+
+def warm_up(jobs: int, backend: str) -> None:
+    """Start it where `--jobs` and `--backend` mean processes of this machine; a cluster is ready.
+
+    Returns at once. It is started once, and ends with this process.
+    """
+    if _AVAILABLE and jobs != 1 and backend == "loky":
+        from multiprocessing import forkserver
+
+        forkserver.set_forkserver_preload(list(LOADED))
+        forkserver.ensure_running()
+
+
+def fork_context() -> BaseContext | None:
+    """For processes that are forked from it; None where there is no such thing."""
+    if not _AVAILABLE:
+        return None
+    _wait_at_exit()
+    return _Context()
+
+
+class _Process(multiprocessing.context.ForkServerProcess):
+    """It does not import the leader's program, which may be a script that sweeps as it is read."""
+
+    @staticmethod
+    def _Popen(process: BaseProcess) -> Any:  # noqa: N802  # the name multiprocessing calls
+        program = vars(sys.modules["__main__"])
+        names = [name for name in ("__file__", "__spec__") if name in program]
+        known: dict[str, Any] = {name: program.pop(name) for name in names}
+        program["__spec__"] = None
+        try:
+            return multiprocessing.context.ForkServerProcess._Popen(process)
+        finally:
+            program.update(known)
+
+
+class _Context(multiprocessing.context.ForkServerContext):
+    Process = _Process
+
+
+@cache
+def _wait_at_exit() -> None:
+    """As it waits for its workers: `time` then shows what all of them took."""
+    from multiprocessing import forkserver
+
+    atexit.register(forkserver._forkserver._stop)  # type: ignore[attr-defined]  # not in typeshed
