@@ -15,6 +15,7 @@ from matplotlib.patches import Rectangle
 
 from experiments.percent import percent
 
+from .held import held_values
 from .style import INK, MUTED, WIDTH_IN, field_label, headline, save, value_label
 from .sweep_table import Level, Row, SweepTable, panel_title
 
@@ -100,7 +101,7 @@ def _panels(
 ) -> tuple[dict[str, Level], list[list[dict[str, Level] | None]]]:
     """What is held, and rows of panels: two fields span a matrix, one fills rows of two."""
     fields = [field for field in fields if len(table.measured_levels(field)) > 1]
-    held = table.held(fields[2:])
+    held = held_values(table, fields[2:])
     if not fields:
         return held, [[{}]]
     if len(fields) == 1:
