@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import QuadMesh
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from experiments.plots.curves import METRICS, draw_curves
+from experiments.plots.heatmap import HEATMAPS, draw_heatmap
 from experiments.plots.held import beside, held_in_words, held_values, lines_over
 from experiments.plots.style import house_style
 from experiments.plots.sweep_table import SweepTable
@@ -53,6 +59,120 @@ def saved(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Figure]]:
     monkeypatch.setattr(Figure, "savefig", keep)
     with house_style():
         yield figures
+
+
+def panels_and_bar(figure: Figure) -> tuple[list[Axes], Axes]:
+    *panels, bar = figure.axes
+    return panels, bar
+
+
+TWO: Grid = {"chunk_size": [256, None], "max_num_batched_tokens": [512, 2048]}
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("goodput-heatmap.png", "requests/s"),
+        ("ttft-heatmap.png", "ms, log scale"),
+        ("tpot-heatmap.png", "ms, log scale"),
+    ],
+)
+def test_a_bar_beside_a_map_says_what_its_colours_are(
+    name: str, unit: str, saved: list[Figure], tmp_path: Path
+) -> None:
+    """A cell has the colour that the bar has at its number."""
+    numbers = [20.0, 40.0, 80.0, 160.0]
+    draw_heatmap(table_of(TWO, {HEATMAPS[name].column: numbers}), tmp_path / name)
+    (panel,), bar = panels_and_bar(saved[0])
+    assert bar.get_ylabel() == unit
+    (mesh,) = (drawn for drawn in bar.collections if isinstance(drawn, QuadMesh))
+    for patch, number in zip(_cells(panel), numbers, strict=True):
+        assert to_hex(patch.get_facecolor()) == to_hex(mesh.cmap(mesh.norm(number)))
+    low, high = bar.get_ylim()
+    expected_low = 0.0 if unit == "requests/s" else min(numbers)
+    assert (low, high) == pytest.approx((expected_low, max(numbers)))
+    ticks = [tick for tick in bar.get_yticks() if low <= tick <= high]
+    assert len(ticks) >= 3
+
+
+def _cells(panel: Axes) -> list[Rectangle]:
+    """In the order of `TWO`: up the first column, then the second."""
+    cells = [patch for patch in panel.patches if isinstance(patch, Rectangle)]
+    return sorted(cells, key=lambda cell: cell.get_xy())
+
+
+def test_numbers_keep_within_cells_and_names_apart_in_a_wide_map(
+    saved: list[Figure], tmp_path: Path
+) -> None:
+    """Eight chunk sizes in three panels a row, latencies of five digits."""
+    sizes = [32, 64, 128, 256, 512, 1024, 2048, None]
+    grid = {"variant": ["small chunks", "default"], "rate": [1.0, 2.0, 3.0], "chunk_size": sizes}
+    grid = {**grid, "max_num_batched_tokens": [512, 2048]}
+    table = table_of(grid, {"ttft_ms_p99": [25_496.0] * 96})
+    draw_heatmap(table, tmp_path / "ttft-heatmap.png")
+    figure = saved[0]
+    panels, bar = panels_and_bar(figure)
+    assert len(panels) == 6
+    FigureCanvasAgg(figure).draw()
+    for panel in panels:
+        cell = panel.get_window_extent().width / len(sizes)
+        assert all(text.get_window_extent().width <= cell for text in panel.texts)
+        assert not panel.get_tightbbox().overlaps(bar.get_tightbbox())
+    boxes = [panel.get_tightbbox() for panel in panels]  # with titles and names of ticks
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+    assert panels[-1].get_xticklabels()[0].get_rotation() == 45
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers", "bold"),
+    [
+        ("goodput-heatmap.png", [2.0041, 2.0039, 1.99, 2.0], {"2.00": 3}),
+        ("goodput-heatmap.png", [0.004, 0.0, 0.0, 0.0], {}),
+        ("ttft-heatmap.png", [1046.4, 1045.6, 1046.6, 2000.0], {"1,046": 2}),
+        ("tpot-heatmap.png", [29.84, 29.76, 29.9, None], {"29.8": 2}),
+        ("tpot-heatmap.png", [99.97, 100.2, 101.0, 120.0], {"100": 2}),
+    ],
+)
+def test_all_that_print_the_best_number_are_bold(
+    name: str,
+    numbers: list[float | None],
+    bold: dict[str, int],
+    saved: list[Figure],
+    tmp_path: Path,
+) -> None:
+    """2.0041 and 2.0039 are both 2.00; where all is 0.00 nothing is best."""
+    draw_heatmap(table_of(TWO, {HEATMAPS[name].column: numbers}), tmp_path / name)
+    (panel,), _ = panels_and_bar(saved[0])
+    found = [text.get_text() for text in panel.texts if text.get_fontweight() == "bold"]
+    assert {text: found.count(text) for text in found} == bold
+
+
+def test_cells_that_hardly_differ_look_alike(saved: list[Figure], tmp_path: Path) -> None:
+    """46.3 and 46.5 ms are no two ends of a scale."""
+    numbers = [46.3, 46.5, 46.4, 46.3]
+    draw_heatmap(table_of(TWO, {"tpot_ms_p99": numbers}), tmp_path / "tpot-heatmap.png")
+    (panel,), bar = panels_and_bar(saved[0])
+    assert bar.get_ylim()[1] > 1.2 * bar.get_ylim()[0]
+    assert len({text.get_color() for text in panel.texts}) == 1
+
+
+def test_a_point_that_failed_is_in_no_cell_of_another(saved: list[Figure], tmp_path: Path) -> None:
+    """With 8 sequences nothing ran: the map is of 64, and says so."""
+    grid = {"max_num_seqs": [8, 64], **TWO, "rate": [1.0, 2.0]}
+    status = ["failed"] * 8 + ["ok"] * 8
+    table = table_of(grid, {"ttft_ms_p99": [None] * 8 + [10.0] * 8}, status)
+    draw_heatmap(table, tmp_path / "ttft-heatmap.png")
+    panels, _ = panels_and_bar(saved[0])
+    assert {text.get_text() for panel in panels for text in panel.texts} == {"10.0"}
+    assert any("max seqs 64 (of the best point)" in text.get_text() for text in saved[0].texts)
+
+
+def test_every_lowest_panel_names_its_columns(saved: list[Figure], tmp_path: Path) -> None:
+    """Three rates stand in two rows: nothing is below the second."""
+    draw_heatmap(table_of({**TWO, "rate": [1.0, 2.0, 3.0]}, {}), tmp_path / "ttft-heatmap.png")
+    panels, _ = panels_and_bar(saved[0])
+    named = [any(name.get_visible() for name in panel.get_xticklabels()) for panel in panels]
+    assert named == [False, True, True]
 
 
 @pytest.mark.parametrize("names", [["static", "vllm"], ["a", "b", "c", "d", "e"], [True, False]])
