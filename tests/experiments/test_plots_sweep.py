@@ -21,6 +21,8 @@ from experiments.plots.heatmap import HEATMAPS, draw_heatmap
 from experiments.plots.held import beside, held_in_words, held_values, lines_over
 from experiments.plots.style import house_style
 from experiments.plots.sweep_table import SweepTable
+from experiments.sweep import load_spec
+from experiments.sweep.lanes import choose_points
 
 Grid = Mapping[str, Sequence[Any]]  # Any: swept values
 Values = Mapping[str, Sequence[float | None]]
@@ -254,3 +256,15 @@ def test_what_is_held_is_the_middle_load_and_the_best_point_there() -> None:
         "Held fixed: rate 4 requests/s (in the middle); chunk 512 (of the best point)."
     )
     assert held_in_words({}) == ""
+
+
+def test_lanes_are_chosen_by_what_the_table_prints() -> None:
+    """2.0041 and 2.0039 good requests/s are both 2.00: the sooner first token decides."""
+    grid = {"scheduler": ["continuous", "chunked"], "chunk_size": [256, 512]}
+    spec = load_spec(None, {"requests": 10, "rate": 2}, grid)
+    rows = pd.DataFrame({"index": range(4), "status": "ok", "effective_chunk_size": 256})
+    rows["request_goodput"] = [2.0041, 2.0039, 2.0, 1.99]
+    rows["goodput_fraction"] = [1.0, 0.9999, 0.99, 0.98]
+    rows["ttft_ms_p99"] = [90.0, 80.0, 80.01, 80.0]
+    rows["tpot_ms_p99"] = 9.0
+    assert [point.index for point in choose_points(spec, rows)] == [1, 2]
