@@ -12,6 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from experiments.sweep.point import WORKLOAD_SETTINGS
+
+from .held import beside, held_in_words, held_values, lines_over
 from .style import (
     INK,
     MUTED,
@@ -19,6 +22,7 @@ from .style import (
     dot,
     field_label,
     headline,
+    headline_in,
     legend_rows,
     level_label,
     plain_ticks,
@@ -83,22 +87,35 @@ def draw_curves(table: SweepTable, field: str, path: Path) -> Path | None:
     levels = table.measured_levels(field)
     if len(levels) < 2:
         return None
-    others = [name for name in table.swept if name != field]
-    lines = Series(table, others[0] if others else None, field, ValueAxis(levels))
-    held = table.held(others[2:])
-    points = table.where(held, table.measured)
+    name, facet, points, words = _shown(table, field)
+    lines = Series(table, name, field, ValueAxis(levels))
     metrics = [m for m in METRICS if m.column in points and points[m.column].notna().any()]
-    title = _TITLES.get(field, f"What changes with {short_label(field)}")
-    setting = ", ".join(filter(None, [table.setting, panel_title(held)]))
-    if len(others) > 1 and len(table.measured_levels(others[1])) > 1:
-        figure, grid = _draw_facets(lines, others[1], points, metrics)
+    if facet is not None:
+        figure, grid = _draw_facets(lines, facet, points, metrics)
     else:
         figure, grid = _draw_multiples(lines, points, metrics)
-    headline(figure, title, setting)
+    figure.set_figheight(figure.get_figheight() + headline_in(words))
+    title = _TITLES.get(field, f"What changes with {short_label(field)}")
+    headline(figure, title, words, table.setting)
     for axes in grid[-1]:
         axes.set_xlabel(field_label(field))
     legend_rows(figure, _legend(lines, points))
     return save(figure, path)
+
+
+def _shown(table: SweepTable, field: str) -> tuple[str | None, str | None, pd.DataFrame, str]:
+    """Fields with a line and with a panel a value, the points, and what of others they have.
+
+    Over a load no panels but lines at their best: how a setting changes them is seen over it.
+    """
+    if field in WORKLOAD_SETTINGS:
+        name, points, words = lines_over(table, field)
+        return name, None, points, words
+    others = beside(table, field)
+    facets = [other for other in others[1:2] if len(table.measured_levels(other)) > 1]
+    held = held_values(table, others[2:])
+    points = table.where(held, table.measured)
+    return next(iter(others), None), next(iter(facets), None), points, held_in_words(held)
 
 
 def _draw_multiples(

@@ -2,96 +2,134 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import matplotlib as mpl
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
 
 from experiments.percent import percent
 
-from .style import INK, MUTED, WIDTH_IN, field_label, headline, save, value_label
+from .colour_scale import ColourScale
+from .held import held_in_words, held_values
+from .style import (
+    MUTED,
+    WIDTH_IN,
+    field_label,
+    headline,
+    headline_in,
+    save,
+    value_label,
+)
 from .sweep_table import Level, Row, SweepTable, panel_title
 
 
 class Shown(NamedTuple):
     """What the cells hold. column: of the sweep's table. title: may name the SLO as {slo}.
 
-    is_cost: less is better. note: the share written under the number, if any.
+    unit: of the numbers. is_cost: less is better. note: the share under the number, if any.
     """
 
     column: str
     title: str
+    unit: str
     is_cost: bool = False
     note: str | None = None
+
+    def printed(self, value: float) -> str:
+        """A number as its cell says it; the best of a panel is chosen by this text.
+
+        >>> shown = HEATMAPS["ttft-heatmap.png"]
+        >>> shown.printed(1046.4), shown.printed(99.97), shown.printed(29.84)
+        ('1,046', '100', '29.8')
+        """
+        if not self.is_cost:
+            return f"{value:.2f}"
+        return f"{value:,.0f}" if round(value, 1) >= _WHOLE_MS else f"{value:.1f}"
 
 
 HEATMAPS = {
     "goodput-heatmap.png": Shown(
         "request_goodput",
         "Goodput: requests/s that meet {slo}",
+        "requests/s",
         note="goodput_fraction",
     ),
-    "ttft-heatmap.png": Shown("ttft_ms_p99", "TTFT p99 (ms)", is_cost=True),
-    "tpot-heatmap.png": Shown("tpot_ms_p99", "TPOT p99 (ms)", is_cost=True),
+    "ttft-heatmap.png": Shown("ttft_ms_p99", "TTFT p99 (ms)", "ms", is_cost=True),
+    "tpot-heatmap.png": Shown("tpot_ms_p99", "TPOT p99 (ms)", "ms", is_cost=True),
 }
 """File -> what it shows."""
 
 _AXES = ("chunk_size", "max_num_batched_tokens", "rate", "max_num_seqs", "scheduler")
 _LIMIT_NAMES = {"ttft_ms": "TTFT", "tpot_ms": "TPOT", "e2el_ms": "E2E", "itl_max_ms": "worst ITL"}
-_SHOWN = 0.005
-"""Anything less is written 0.00, and no best."""
-_TINY_MS = 1e-6
+_NO_GOODPUT = "0.00"
+"""As printed; no best."""
 _WHOLE_MS = 100
 """Latencies from here on are written without decimals."""
 
 _EMPTY, _HATCH = "#f2f2f2", "#b5b5b5"
+_MARGIN_IN = 2.0
+"""Of the width, what labels and the colour bar take."""
+_DIGIT_PT, _TITLE_DIGIT_PT = 7.0, 7.9
+"""Width of a character of a tick and of a panel's title, about."""
 
 
 class Map(NamedTuple):
-    """What the cells of every panel share: what they show, the axes' fields, the colour scale."""
+    """What the cells of every panel share: what they show, the axes' fields, the looks."""
 
     table: SweepTable
     shown: Shown
     across: str
     up: str
-    scale: Normalize
+    colours: ColourScale
+    cell_pt: float
+    size_pt: float
 
 
 def draw_heatmap(table: SweepTable, path: Path) -> Path | None:
     """The map of `HEATMAPS` with this name; None with fewer than two swept fields or no number.
 
-    Darker is better: more goodput, or less latency (on a log scale).
+    Darker is better: more goodput, or less latency (on a log scale). The best of each panel, and
+    what prints the same, is bold.
     """
     shown = HEATMAPS[path.name]
     fields = [field for field in _AXES if field in table.swept]
     fields += [field for field in table.swept if field not in fields]
-    if len(fields) < 2 or table.measured[shown.column].isna().all():
+    if len(fields) < 2:
         return None
-    area = Map(table, shown, fields[0], fields[1], _scale(table, shown))
+    across, up = fields[:2]
     held, panels = _panels(table, [field for field in table.swept if field not in fields[:2]])
+    values = table.where(held, table.measured)[shown.column].dropna().to_numpy(np.float64)
+    if not len(values):
+        return None
     rows, columns = len(panels), len(panels[0])
-    height = 0.56 * len(table.levels(area.up)) + 0.45
+    cell_pt = 72 * (WIDTH_IN - _MARGIN_IN) / columns / len(table.levels(across))
+    colours = ColourScale(values, is_cost=shown.is_cost)
+    area = Map(table, shown, across, up, colours, cell_pt, _size_pt(shown, values, cell_pt))
+    lines = ("Darker is better." if shown.is_cost else "", held_in_words(held), table.setting)
+    titles = _titles([panel for row in panels for panel in row], columns)
+    tall = 0.56 * len(table.levels(up)) + 0.45 + 0.19 * any("\n" in title for title in titles)
     figure = Figure(
-        figsize=(WIDTH_IN, 1.6 + 0.23 * shown.is_cost + height * rows), layout="constrained"
+        figsize=(WIDTH_IN, 1.37 + headline_in(*lines) + rows * tall), layout="constrained"
     )
     grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-    setting = ", ".join(filter(None, [table.setting, panel_title(held)]))
-    reading = "Darker is better." if shown.is_cost else ""
-    headline(figure, shown.title.format(slo=_limits(table.slo)), reading, setting)
-    for axes, panel in zip(grid.flat, (p for row in panels for p in row), strict=True):
+    headline(figure, shown.title.format(slo=_limits(table.slo)), *lines)
+    every = (panel for row in panels for panel in row)
+    for axes, panel, title in zip(grid.flat, every, titles, strict=True):
         if panel is None:
             axes.remove()
+            grid[-2, -1].tick_params(labelbottom=True)
             continue
         _draw_cells(axes, area, {**held, **panel})
-        axes.set_title(panel_title(panel))
-    figure.supxlabel(field_label(area.across), fontsize=11)
-    figure.supylabel(field_label(area.up), fontsize=11)
+        axes.set_title(title)
+    colours.draw_bar(figure, shown.unit, rows * tall)
+    figure.supxlabel(field_label(across), fontsize=11)
+    figure.supylabel(field_label(up), fontsize=11)
     return save(figure, path)
 
 
@@ -99,8 +137,9 @@ def _panels(
     table: SweepTable, fields: list[str]
 ) -> tuple[dict[str, Level], list[list[dict[str, Level] | None]]]:
     """What is held, and rows of panels: two fields span a matrix, one fills rows of two."""
-    fields = [field for field in fields if len(table.measured_levels(field)) > 1]
-    held = table.held(fields[2:])
+    alone = [field for field in fields if len(table.measured_levels(field)) < 2]
+    fields = [field for field in fields if field not in alone]
+    held = held_values(table, [*alone, *fields[2:]])
     if not fields:
         return held, [[{}]]
     if len(fields) == 1:
@@ -109,6 +148,18 @@ def _panels(
         return held, [every[start : start + 2] for start in range(0, len(every), 2)]
     down, right = table.facets(fields[0], 4), table.facets(fields[1], 3)
     return held, [[{fields[0]: y, fields[1]: x} for x in right] for y in down]
+
+
+def _titles(panels: Sequence[Mapping[str, Level] | None], columns: int) -> list[str]:
+    """What is fixed in each, on a line a field if one line is too wide for some panel."""
+    titles = [panel_title(panel or {}) for panel in panels]
+    room = 72 * (WIDTH_IN - _MARGIN_IN) / columns
+    if max(map(len, titles)) * _TITLE_DIGIT_PT <= room:
+        return titles
+    return [
+        ",\n".join(panel_title({field: level}) for field, level in (panel or {}).items())
+        for panel in panels
+    ]
 
 
 def _limits(slo: Mapping[str, float]) -> str:
@@ -121,53 +172,63 @@ def _draw_cells(axes: Axes, area: Map, panel: Mapping[str, Level]) -> None:
     right, up = area.table.levels(area.across), area.table.levels(area.up)
     rows = area.table.where(panel)
     column = area.shown.column
-    ran = area.table.where(panel, area.table.measured)[column]
-    best = float(ran.min() if area.shown.is_cost else ran.max())
+    best = _best(area, area.table.where(panel, area.table.measured)[column])
     for y, upper in enumerate(up):
         for x, left in enumerate(right):
             found = area.table.where({area.across: left, area.up: upper}, rows)
             row = found.iloc[0].to_dict()
             if row["status"] == "ok" and not np.isnan(row[column]):
-                _draw_number(axes, (x, y), row, area, is_best=row[column] == best >= _SHOWN)
+                _draw_number(axes, (x, y), row, area, best)
             else:
                 label = "no number" if row["status"] == "ok" else str(row["status"])
                 _draw_hatched(axes, (x, y), label)
     axes.set_xlim(-0.5, len(right) - 0.5)
     axes.set_ylim(-0.5, len(up) - 0.5)
-    axes.set_xticks(range(len(right)), [value_label(level) for level in right])
+    names = [value_label(level) for level in right]
+    crowded = max(map(len, names)) * _DIGIT_PT > area.cell_pt
+    axes.set_xticks(
+        range(len(right)),
+        names,
+        rotation=45 if crowded else 0,
+        ha="right" if crowded else "center",
+        rotation_mode="anchor",
+    )
     axes.set_yticks(range(len(up)), [value_label(level) for level in up])
     axes.grid(visible=False)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
 
 
-def _draw_number(axes: Axes, at: tuple[int, int], row: Row, area: Map, *, is_best: bool) -> None:
+def _best(area: Map, values: pd.Series[float]) -> str | None:
+    """The best of a panel as printed; None without a number or any goodput."""
+    known = values.dropna()
+    if known.empty:
+        return None
+    best = area.shown.printed(float(known.min() if area.shown.is_cost else known.max()))
+    return None if best == _NO_GOODPUT else best
+
+
+def _draw_number(axes: Axes, at: tuple[int, int], row: Row, area: Map, best: str | None) -> None:
     x, y = at
     value = float(row[area.shown.column])
-    depth = area.scale(np.log(max(value, _TINY_MS)) if area.shown.is_cost else value)
-    shade = mpl.colormaps["GnBu"](0.04 + 0.90 * (1 - depth if area.shown.is_cost else depth))
+    shade, ink = area.colours.shade(value), area.colours.ink(value)
     axes.add_patch(
         Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=shade, edgecolor="white", linewidth=1.5)
     )
-    luminance = 0.30 * shade[0] + 0.59 * shade[1] + 0.11 * shade[2]
-    ink = "white" if luminance < 0.55 else INK
-    weight = "bold" if is_best else "normal"
-    if area.shown.note is None:
-        text = f"{value:,.0f}" if value >= _WHOLE_MS else f"{value:.1f}"
-        axes.text(x, y, text, ha="center", va="center", fontsize=11, color=ink, weight=weight)
-        return
-    share = percent(float(row[area.shown.note]), 0)
-    axes.text(x, y, f"{value:.2f}", ha="center", va="bottom", fontsize=11, color=ink, weight=weight)
-    axes.text(x, y - 0.06, share, ha="center", va="top", fontsize=9, color=ink)
+    text = area.shown.printed(value)
+    weight = "bold" if text == best else "normal"
+    size_pt, note = area.size_pt, area.shown.note
+    place = "center" if note is None else "bottom"
+    axes.text(x, y, text, ha="center", va=place, fontsize=size_pt, color=ink, weight=weight)
+    if note is not None:
+        share = percent(float(row[note]), 0)
+        axes.text(x, y - 0.06, share, ha="center", va="top", fontsize=0.82 * size_pt, color=ink)
 
 
-def _scale(table: SweepTable, shown: Shown) -> Normalize:
-    """From no goodput to the most, or over the decades of a latency."""
-    values = table.measured[shown.column].dropna().to_numpy(np.float64)
-    if not shown.is_cost:
-        return Normalize(0, max(float(values.max()), 1e-9))
-    decades = np.log(np.maximum(values, _TINY_MS))
-    return Normalize(float(decades.min()), max(float(decades.max()), float(decades.min()) + 1e-9))
+def _size_pt(shown: Shown, values: NDArray[np.float64], cell_pt: float) -> float:
+    """Of the numbers, so that the longest (a bold digit is 0.7 of its size wide) fits its cell."""
+    longest = max(len(shown.printed(value)) for value in values.tolist())
+    return float(np.clip(0.9 * cell_pt / (0.7 * longest), 6.5, 11.0))
 
 
 def _draw_hatched(axes: Axes, at: tuple[int, int], status: str) -> None:

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from .held import lines_over
 from .labels import place_labels, spaced_out
 from .style import (
     INK,
@@ -17,6 +18,7 @@ from .style import (
     WIDTH_IN,
     dot,
     headline,
+    headline_in,
     legend_rows,
     level_label,
     plain_ticks,
@@ -25,7 +27,7 @@ from .style import (
     spans_decades,
     value_label,
 )
-from .sweep_table import Level, SweepTable, held_in_words
+from .sweep_table import Level, SweepTable
 
 LOADS = ("rate", "rate_scale", "users", "time_scale", "max_concurrency", "requests")
 """Swept fields that change how much is asked of the engine; the first one swept is the load."""
@@ -45,18 +47,17 @@ def draw_latency_throughput(table: SweepTable, path: Path) -> Path | None:
     loads = [f for f in LOADS if f in table.swept and len(table.measured_levels(f)) > 1]
     if not loads:
         return None
-    load, others = loads[0], table.beside_load(loads[0])
-    field = others[0] if others else None
-    held = table.held(others[1:])
-    points = table.where(held, table.measured).dropna(subset=[X])
+    load = loads[0]
+    field, points, words = lines_over(table, load)
+    points = points.dropna(subset=[X])
     lines = _lines(table, field, load, points)
-    figure = Figure(figsize=(WIDTH_IN, 5.4), layout="constrained")
+    figure = Figure(figsize=(WIDTH_IN, 5.4 + headline_in(words)), layout="constrained")
     grid = figure.subplots(1, 2)
     headline(
         figure,
         "What more load costs",
         f"Along a line the {short_label(load)} rises, written beside its points.",
-        held_in_words(held),
+        words,
         table.setting,
     )
     for axes, (metric, name, limit) in zip(grid, _PANELS, strict=True):

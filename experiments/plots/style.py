@@ -25,6 +25,8 @@ from simulator.output import whole_file
 WIDTH_IN = 10.0
 _LINE_CHARACTERS = 112
 """What fits across a figure in the size of the explaining lines."""
+_LINE_IN = 0.23
+"""From one of them to the next."""
 
 DPI = 160
 
@@ -132,12 +134,21 @@ def headline(figure: Figure, title: str, *lines: str) -> None:
 
     Long lines are wrapped, empty ones left out.
     """
-    lines = tuple(part for line in lines for part in wrap(line, _LINE_CHARACTERS))
+    lines = _wrapped(lines)
     room = "\n" * len(lines)
     figure.suptitle(f"{title}{room}", x=0.012, ha="left", fontsize=15, weight="bold")
     for number, line in enumerate(lines):
-        top = 1 - (0.38 + 0.23 * number) / figure.get_figheight()
+        top = 1 - (0.38 + _LINE_IN * number) / figure.get_figheight()
         figure.text(0.012, top, line, ha="left", va="top", fontsize=10.5, color=MUTED)
+
+
+def headline_in(*lines: str) -> float:
+    """The height (inches) that `headline` takes for these explaining lines."""
+    return _LINE_IN * len(_wrapped(lines))
+
+
+def _wrapped(lines: Sequence[str]) -> tuple[str, ...]:
+    return tuple(part for line in lines for part in wrap(line, _LINE_CHARACTERS))
 
 
 def legend_rows(figure: Figure, groups: Sequence[Sequence[Artist]]) -> None:

@@ -98,21 +98,6 @@ class SweepTable:
             return every
         return [every[round(i * (len(every) - 1) / (at_most - 1))] for i in range(at_most)]
 
-    def beside_load(self, load: str) -> list[str]:
-        """The other swept fields: the first has a line per value in a figure over the load.
-
-        Schedulers come before any of their settings, so that none of them is left out.
-        """
-        return sorted(
-            (field for field in self.swept if field != load),
-            key=lambda field: field not in ("variant", "scheduler"),
-        )
-
-    def held(self, fields: Sequence[str]) -> dict[str, Level]:
-        """The middle value of each field: what a figure shows of fields it has no room for."""
-        levels = {field: self.measured_levels(field) for field in fields}
-        return {field: values[len(values) // 2] for field, values in levels.items()}
-
 
 def panel_title(panel: Mapping[str, Level]) -> str:
     """What is fixed in a panel.
@@ -124,16 +109,6 @@ def panel_title(panel: Mapping[str, Level]) -> str:
         level_label(field, value) + (" requests/s" if field == "rate" and value else "")
         for field, value in panel.items()
     )
-
-
-def held_in_words(held: Mapping[str, Level]) -> str:
-    """Why a figure shows one value only of a swept field; empty if nothing is held.
-
-    >>> held_in_words({"max_num_seqs": 64})
-    'Of the other settings only the middle value is shown: max seqs 64.'
-    """
-    shown = panel_title(held)
-    return f"Of the other settings only the middle value is shown: {shown}." if shown else ""
 
 
 def load_sweep(folder: Path) -> SweepTable:

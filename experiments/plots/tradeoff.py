@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
 from .frontier import pareto_frontier
+from .held import held_in_words, held_values
 from .labels import place_labels, spaced_out
 from .style import (
     GOOD,
@@ -22,6 +23,7 @@ from .style import (
     WIDTH_IN,
     dot,
     headline,
+    headline_in,
     legend_rows,
     metric_label,
     plain_ticks,
@@ -48,7 +50,8 @@ def draw_tradeoff(table: SweepTable, path: Path) -> Path | None:
     """
     loads = [field for field in table.swept if field in _LOADS]
     settings = [field for field in table.swept if field not in loads]
-    held = table.held(loads[1:])
+    held = held_values(table, loads[1:])
+    words = held_in_words(held)
     points = table.where(held, table.measured).dropna(subset=[X, Y])
     if len(points) < 2 or not settings:
         return None
@@ -56,7 +59,7 @@ def draw_tradeoff(table: SweepTable, path: Path) -> Path | None:
     panels = [panel for panel in panels if len(table.where(panel, points))]
     columns = 1 if len(panels) == 1 else 2
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(WIDTH_IN, 2.2 + 4.2 * rows), layout="constrained")
+    figure = Figure(figsize=(WIDTH_IN, 2.2 + headline_in(words) + 4.2 * rows), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False)
     marks = Marks(table, settings)
     named = " / ".join(short_label(field) for field in marks.label_fields)
@@ -64,7 +67,8 @@ def draw_tradeoff(table: SweepTable, path: Path) -> Path | None:
         figure,
         "What a quick first token costs the running streams",
         f"Lower left is better. Labels on the frontier: {named}. {_limits(table.slo)}",
-        ", ".join(filter(None, [table.setting, panel_title(held)])),
+        words,
+        table.setting,
     )
     parts = [
         (axes, table.where(panel, points)) for axes, panel in zip(grid.flat, panels, strict=False)

@@ -12,12 +12,17 @@ from .sweep_table import Level
 
 _DASH = (0, (4, 2))
 _NONE_SHADE = "#f4f4f4"
+_NAME_ROOM = 0.5
+"""Between a name and the edge; from one name to the next is 1."""
+_BAR_REACH = 0.2
+"""To both sides of a name; less than its room, or the edge would cut the bar off."""
 
 
 class ValueAxis:
     """Where each value stands: log2 when the values grow fourfold or more, else to scale.
 
-    `none` stands one step beyond the largest value, on a grey strip. Names stand side by side.
+    `none` stands one step beyond the largest value, on a grey strip. Names, and true and false,
+    stand side by side.
 
     >>> dict(ValueAxis([128, 256, 512, None]).items())
     {128: 7.0, 256: 8.0, 512: 9.0, None: 10.0}
@@ -25,7 +30,7 @@ class ValueAxis:
 
     def __init__(self, levels: Sequence[Level]) -> None:
         self._at: dict[Level, float]
-        self._is_named = any(isinstance(level, str) for level in levels)
+        self._is_named = any(isinstance(level, str | bool) for level in levels)
         if self._is_named:
             self._at = {level: float(rank) for rank, level in enumerate(levels)}
             return
@@ -55,14 +60,14 @@ class ValueAxis:
         if not self._is_named:
             axes.plot(xs, ys, color=colour, linestyle=dash, linewidth=width, zorder=3)
             return
-        reach = 0.2 if is_dashed else 0.0
+        reach = _BAR_REACH if is_dashed else 0.0
         for x, y in zip(xs, ys, strict=True):
             axes.plot([x - reach, x + reach], [y, y], color=colour, linestyle=dash, linewidth=width)
 
     def mark(self, axes: Axes) -> None:
         """Set limits, ticks and the grey strip."""
         places = list(self._at.values())
-        room = (0.15 if self._is_named else 0.06) * (places[-1] - places[0])
+        room = _NAME_ROOM if self._is_named else 0.06 * (places[-1] - places[0])
         axes.set_xlim(places[0] - room, places[-1] + room)
         names = [value_label(level) for level in self._at]
         crowded = self._is_crowded(axes, names)
@@ -79,12 +84,13 @@ class ValueAxis:
             axes.axvspan(edge, places[-1] + room, color=_NONE_SHADE, linewidth=0, zorder=0)
 
     def _is_crowded(self, axes: Axes, names: Sequence[str]) -> bool:
-        """True if neighbouring names (a digit is about 0.09 in wide) would touch."""
+        """True if neighbouring names (a digit is 0.085 in wide) would touch."""
         places = list(self._at.values())
         columns = axes.get_subplotspec()
         share = columns.get_gridspec().ncols if columns is not None else 1
-        inch = (WIDTH_IN / share - 0.9) / (places[-1] - places[0])
+        across = places[-1] - places[0] + (2 * _NAME_ROOM if self._is_named else 0.0)
+        inch = (WIDTH_IN / share - 0.9) / across
         return any(
-            (right - left) * inch < 0.09 * (len(a) + len(b)) / 2 + 0.06
+            (right - left) * inch < 0.085 * (len(a) + len(b)) / 2 + 0.06
             for left, right, a, b in zip(places, places[1:], names, names[1:], strict=False)
         )

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from experiments.plots.frontier import pareto_frontier
+from experiments.plots.held import Lines, beside, held_in_words, held_values, lines_over
 from experiments.plots.latency_throughput import LOADS
 from experiments.plots.style import field_label, level_label, short_label, value_label
 from experiments.plots.sweep_table import SweepTable
+from experiments.sweep.point import WORKLOAD_SETTINGS
 
 from .chart import COLOURS, Chart, across, colour, upward, width_of
 from .page import said
@@ -63,9 +65,7 @@ def frontier_chart(table: SweepTable) -> Chart | None:
 
 def knob_charts(table: SweepTable, field: str) -> list[Chart]:
     """Every metric over one setting, a line per value of another."""
-    others = beside(table, field)
-    points = table.where(held_fixed(table, others[1:]), table.measured)
-    series = others[0] if others else None
+    series, points, _ = shown_over(table, field)
     levels = table.measured_levels(field)
     charts = []
     for metric, (name, unit) in KNOB_METRICS.items():
@@ -96,15 +96,15 @@ def heatmap_chart(table: SweepTable) -> Chart | None:
     if len(fields) < 2 or table.measured["request_goodput"].isna().all():
         return None
     up, right = fields
-    held = held_fixed(table, [name for name in table.swept if name not in fields])
+    drawn = _drawn_at_random(table)
+    held = held_values(table, [f for f in table.swept if f not in fields and f not in drawn])
     columns, rows = table.levels(right), table.levels(up)
     height = 60 + 40 * len(rows)
     x = over_names(field_label(right), [value_label(v) for v in columns], 96, 708)
     y = over_names(short_label(up), [value_label(v) for v in rows], height - 44.0, 8.0)
     x, y = _cells(x), _cells(y)
     title = "Good requests/s; an empty cell did not run"
-    note = ", ".join(level_label(name, value) for name, value in held.items())
-    chart = Chart(title, x, y, 720, height, note=f"at {note}" if note else "")
+    chart = Chart(title, x, y, 720, height, note=held_in_words(held))
     most = float(table.measured["request_goodput"].max()) or 1.0
     for across_at, left in enumerate(columns):
         for up_at, upper in enumerate(rows):
@@ -126,19 +126,20 @@ def heatmap_chart(table: SweepTable) -> Chart | None:
     return chart
 
 
-def held_fixed(table: SweepTable, fields: Sequence[str]) -> dict[str, Any]:  # Any: swept values
-    """The middle value of fields that a chart has no room for.
+def shown_over(table: SweepTable, field: str) -> Lines:
+    """The points of the charts over a setting, and what they say of the others they hold."""
+    drawn = _drawn_at_random(table)
+    if field in WORKLOAD_SETTINGS:
+        return lines_over(table, field, leave=drawn)
+    others = beside(table, field)
+    held = held_values(table, [name for name in others[1:] if name not in drawn])
+    points = table.where(held, table.measured)
+    return Lines(next(iter(others), None), points, held_in_words(held))
 
-    Not of those with so many values that they were drawn at random, each for one point only.
-    """
-    return table.held([name for name in fields if len(table.levels(name)) <= _MOST_CELLS])
 
-
-def beside(table: SweepTable, field: str) -> list[str]:
-    """The other swept fields; the first has a line per value in charts over this one."""
-    if field in LOADS:
-        return table.beside_load(field)
-    return [name for name in table.swept if name != field]
+def _drawn_at_random(table: SweepTable) -> list[str]:
+    """Fields with so many values that each is of one point only; none of them can be held."""
+    return [field for field in table.swept if len(table.levels(field)) > _MOST_CELLS]
 
 
 def load_chart(table: SweepTable) -> list[Chart]:
@@ -146,11 +147,8 @@ def load_chart(table: SweepTable) -> list[Chart]:
     loads = [f for f in LOADS if f in table.swept and len(table.measured_levels(f)) > 1]
     if not loads:
         return []
-    others = beside(table, loads[0])
-    series = others[0] if others else None
-    points = table.where(held_fixed(table, others[1:]), table.measured).dropna(
-        subset=["output_throughput"]
-    )
+    series, points, _ = shown_over(table, loads[0])
+    points = points.dropna(subset=["output_throughput"])
     rank = {level: place for place, level in enumerate(table.levels(loads[0]))}
     charts = []
     for metric, limit in ((X, "ttft_ms"), (Y, "tpot_ms")):

@@ -13,13 +13,13 @@ from experiments.memory import build_cost_model, describe_cost_model
 from experiments.percent import percent
 from experiments.plots.latency_throughput import LOADS
 from experiments.plots.style import level_label
-from experiments.plots.sweep_table import SweepTable, held_in_words, load_sweep
+from experiments.plots.sweep_table import SweepTable, load_sweep
 from experiments.sweep.ranking import best_first
 from experiments.yaml_file import read_yaml
 from simulator.errors import RunwayError
 
 from .accuracy import accuracy_section
-from .knobs import beside, frontier_chart, heatmap_chart, held_fixed, knob_charts, load_chart
+from .knobs import frontier_chart, heatmap_chart, knob_charts, load_chart, shown_over
 from .page import Page, Section, facts_of, said
 from .sweep_points import extrapolated, is_missing, plain_name, point_facts, points_section
 
@@ -177,7 +177,7 @@ def _knob(table: SweepTable, field: str) -> Section:
 
 def _held_words(table: SweepTable, field: str) -> Iterator[str]:
     """Which value is shown of the settings that charts over this one have no room for."""
-    words = held_in_words(held_fixed(table, beside(table, field)[1:]))
+    words = shown_over(table, field).words
     if words:
         yield words
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .point import WORKLOAD_SETTINGS
+from .ranking import best_first
 from .spec import Point, SweepSpec
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ def choose_points(spec: SweepSpec, rows: pd.DataFrame) -> list[Point]:
     """One point per scheduler, each at its best; without several schedulers, per chunk size.
 
     rows: the table of the sweep. All points have the same workload: of swept settings that
-    change it the middle value. Best is most requests within the limits, then least TTFT p99.
+    change it the middle value. Best is the first of `best_first`, as in the sweep's printed table.
     At most four points, spread evenly; none if no point ran.
     """
     ran = rows[rows["status"] == "ok"]
@@ -30,9 +31,7 @@ def choose_points(spec: SweepSpec, rows: pd.DataFrame) -> list[Point]:
     by = next((name for name in (*_LANE_SETTINGS, *several) if name in several), None)
     if by is None:
         return points[:1]
-    best = ran.sort_values(
-        ["goodput_fraction", "ttft_ms_p99", "index"], ascending=[False, True, True]
-    )["index"].tolist()
+    best = best_first(ran)["index"].tolist()
     if by not in ("variant", "scheduler") and spec.samples is None:
         points = _companions(points, by, _widest(ran, points, by))
     rank = {index: place for place, index in enumerate(best)}
