@@ -52,6 +52,8 @@ METRICS = (
     Metric("ITL", "itl_ms_p99", "itl_ms_max", "p99, dashed max", "ms"),
     Metric("End to end", "e2el_ms_p99", "e2el_ms_p50", "p99, dashed p50", "ms"),
 )
+_COLUMNS, _NAMED_COLUMNS = 4, 6
+"""Panels side by side: of numbers, of names such as schedulers."""
 _WHEN_FACETED = ("Output throughput", "TTFT", "TPOT", "ITL")
 _FILES = {"chunk_size": "chunk-size", "max_num_batched_tokens": "token-budget"}
 _TITLES = {
@@ -115,7 +117,9 @@ def _shown(table: SweepTable, field: str) -> tuple[str | None, str | None, pd.Da
     facets = [other for other in others[1:2] if len(table.measured_levels(other)) > 1]
     held = held_values(table, others[2:])
     points = table.where(held, table.measured)
-    return next(iter(others), None), next(iter(facets), None), points, held_in_words(held)
+    thinned = {facet: table.facets(facet, _COLUMNS, names=_NAMED_COLUMNS) for facet in facets}
+    words = " ".join(filter(None, [held_in_words(held), table.thinned_in_words(thinned)]))
+    return next(iter(others), None), next(iter(facets), None), points, words
 
 
 def _draw_multiples(
@@ -140,7 +144,7 @@ def _draw_facets(
 ) -> tuple[Figure, Grid]:
     """A column of panels per value of `facet`, a row per metric, one y axis a row."""
     metrics = [metric for metric in metrics if metric.name in _WHEN_FACETED]
-    values = lines.table.facets(facet, at_most=4)
+    values = lines.table.facets(facet, _COLUMNS, names=_NAMED_COLUMNS)
     figure = Figure(figsize=(WIDTH_IN, 1.9 + 2.2 * len(metrics)), layout="constrained")
     grid = figure.subplots(len(metrics), len(values), squeeze=False, sharey="row", sharex=True)
     for row, metric in zip(grid, metrics, strict=True):

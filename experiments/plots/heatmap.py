@@ -72,6 +72,9 @@ _NO_GOODPUT = "0.00"
 _WHOLE_MS = 100
 """Latencies from here on are written without decimals."""
 
+_NAMED_PANELS = 12
+"""Schedulers and other names that have panels; of numbers some between the others are left out."""
+
 _EMPTY, _HATCH = "#f2f2f2", "#b5b5b5"
 _MARGIN_IN = 2.0
 """Of the width, what labels and the colour bar take."""
@@ -111,7 +114,12 @@ def draw_heatmap(table: SweepTable, path: Path) -> Path | None:
     cell_pt = 72 * (WIDTH_IN - _MARGIN_IN) / columns / len(table.levels(across))
     colours = ColourScale(values, is_cost=shown.is_cost)
     area = Map(table, shown, across, up, colours, cell_pt, _size_pt(shown, values, cell_pt))
-    lines = ("Darker is better." if shown.is_cost else "", held_in_words(held), table.setting)
+    lines = (
+        "Darker is better." if shown.is_cost else "",
+        held_in_words(held),
+        _thinned(table, panels),
+        table.setting,
+    )
     titles = _titles([panel for row in panels for panel in row], columns)
     tall = 0.56 * len(table.levels(up)) + 0.45 + 0.19 * any("\n" in title for title in titles)
     figure = Figure(
@@ -143,11 +151,24 @@ def _panels(
     if not fields:
         return held, [[{}]]
     if len(fields) == 1:
-        every: list[dict[str, Level] | None] = [{fields[0]: v} for v in table.facets(fields[0], 6)]
+        values = table.facets(fields[0], 6, names=_NAMED_PANELS)
+        every: list[dict[str, Level] | None] = [{fields[0]: value} for value in values]
         every += [None] * (len(every) % 2)
         return held, [every[start : start + 2] for start in range(0, len(every), 2)]
-    down, right = table.facets(fields[0], 4), table.facets(fields[1], 3)
+    if any(isinstance(level, str) for level in table.measured_levels(fields[1])):
+        fields[:2] = fields[1::-1]  # names go down, where there is room for all of them
+    down = table.facets(fields[0], 4, names=_NAMED_PANELS)
+    right = table.facets(fields[1], 3)
     return held, [[{fields[0]: y, fields[1]: x} for x in right] for y in down]
+
+
+def _thinned(table: SweepTable, panels: Sequence[Sequence[Mapping[str, Level] | None]]) -> str:
+    shown: dict[str, list[Level]] = {}
+    for panel in (panel for row in panels for panel in row if panel):
+        for field, level in panel.items():
+            if level not in shown.setdefault(field, []):
+                shown[field].append(level)
+    return table.thinned_in_words(shown)
 
 
 def _titles(panels: Sequence[Mapping[str, Level] | None], columns: int) -> list[str]:

@@ -34,7 +34,7 @@ LOADS = ("rate", "rate_scale", "users", "time_scale", "max_concurrency", "reques
 
 X = "output_throughput"
 _PANELS = (("ttft_ms_p99", "TTFT p99", "ttft_ms"), ("tpot_ms_p99", "TPOT p99", "tpot_ms"))
-_MOST_LINES = 8
+_MOST_LINES, _MOST_NAMED_LINES = 8, 12
 _LABEL_SPACING_PT = 22.0
 _BEADS = 8
 """Places between two points that no label may hide."""
@@ -49,6 +49,9 @@ def draw_latency_throughput(table: SweepTable, path: Path) -> Path | None:
         return None
     load = loads[0]
     field, points, words = lines_over(table, load)
+    if field is not None:
+        thinned = table.thinned_in_words({field: _shown(table, field)})
+        words = " ".join(filter(None, [words, thinned]))
     points = points.dropna(subset=[X])
     lines = _lines(table, field, load, points)
     figure = Figure(figsize=(WIDTH_IN, 5.4 + headline_in(words)), layout="constrained")
@@ -70,6 +73,10 @@ def draw_latency_throughput(table: SweepTable, path: Path) -> Path | None:
     return save(figure, path)
 
 
+def _shown(table: SweepTable, field: str) -> list[Level]:
+    return table.facets(field, _MOST_LINES, names=_MOST_NAMED_LINES)
+
+
 Lines = list[tuple[Level, str, pd.DataFrame]]
 """Value of the setting, its colour, and its points by rising load."""
 
@@ -85,7 +92,7 @@ def _lines(table: SweepTable, field: str | None, load: str, points: pd.DataFrame
     colours = table.colours(field)
     return [
         (level, colours[level], rising(table.where({field: level}, points)))
-        for level in table.facets(field, _MOST_LINES)
+        for level in _shown(table, field)
     ]
 
 

@@ -14,7 +14,7 @@ from experiments.sweep import load_spec
 from experiments.yaml_file import read_yaml
 from simulator.errors import ConfigError
 
-from .style import level_label, palette
+from .style import level_label, palette, short_label, value_label
 
 PROMINENCE = (
     *("variant", "max_num_batched_tokens", "chunk_size", "scheduler", "max_num_seqs", "rate"),
@@ -91,12 +91,27 @@ class SweepTable:
         alike = self.where(others, self.measured)
         return any(alike[column].nunique() > 1 for column in _OUTCOME)
 
-    def facets(self, field: str, at_most: int) -> list[Level]:
-        """The values that get a panel: all that ran, or `at_most` spread evenly over them."""
+    def facets(self, field: str, at_most: int, *, names: int = 0) -> list[Level]:
+        """The values that get a panel: all that ran, or `at_most` spread evenly over them.
+
+        names: at most so many if they are texts, such as schedulers: none lies between two others.
+        """
         every = self.measured_levels(field)
+        if any(isinstance(level, str) for level in every):
+            at_most = max(at_most, names)
         if len(every) <= at_most:
             return every
         return [every[round(i * (len(every) - 1) / (at_most - 1))] for i in range(at_most)]
+
+    def thinned_in_words(self, shown: Mapping[str, Sequence[Level]]) -> str:
+        """Which values a figure shows, of fields of which it does not show all; else empty."""
+        told = []
+        for field, levels in shown.items():
+            every = self.measured_levels(field)
+            if len(levels) < len(every):
+                values = ", ".join(value_label(level) for level in levels)
+                told.append(f"{short_label(field)} {values} (of {len(every)} values)")
+        return f"Shown: {'; '.join(told)}." if told else ""
 
 
 def panel_title(panel: Mapping[str, Level]) -> str:

@@ -55,7 +55,9 @@ def draw_tradeoff(table: SweepTable, path: Path) -> Path | None:
     points = table.where(held, table.measured).dropna(subset=[X, Y])
     if len(points) < 2 or not settings:
         return None
-    panels = [{field: value} for field in loads[:1] for value in table.facets(field, 4)] or [{}]
+    shown = {field: table.facets(field, 4) for field in loads[:1]}
+    words = " ".join(filter(None, [words, table.thinned_in_words(shown)]))
+    panels = [{field: value} for field, values in shown.items() for value in values] or [{}]
     panels = [panel for panel in panels if len(table.where(panel, points))]
     columns = 1 if len(panels) == 1 else 2
     rows = -(-len(panels) // columns)

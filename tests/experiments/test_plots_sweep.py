@@ -21,6 +21,7 @@ from experiments.plots.heatmap import HEATMAPS, draw_heatmap
 from experiments.plots.held import beside, held_in_words, held_values, lines_over
 from experiments.plots.style import house_style
 from experiments.plots.sweep_table import SweepTable
+from experiments.plots.tradeoff import draw_tradeoff
 from experiments.sweep import load_spec
 from experiments.sweep.lanes import choose_points
 
@@ -268,3 +269,41 @@ def test_lanes_are_chosen_by_what_the_table_prints() -> None:
     rows["ttft_ms_p99"] = [90.0, 80.0, 80.01, 80.0]
     rows["tpot_ms_p99"] = 9.0
     assert [point.index for point in choose_points(spec, rows)] == [1, 2]
+
+
+SCHEDULERS = ["static", "continuous", "chunked", "vllm", "sglang", "edf"]
+
+
+def texts(figure: Figure) -> str:
+    """All that a figure says beside its panels."""
+    return " ".join(text.get_text() for text in figure.texts)
+
+
+def test_no_scheduler_is_left_out_of_the_panels(tmp_path: Path, saved: list[Figure]) -> None:
+    """None of them lies between two others; rates do."""
+    grid = {
+        "rate": [1.0, 2.0, 3.0, 4.0, 5.0],
+        "scheduler": SCHEDULERS,
+        "chunk_size": [256, 512],
+        "max_num_batched_tokens": [512, 2048],
+    }
+    table = table_of(grid, {"request_goodput": [1.0] * (5 * 6 * 2 * 2)})
+    draw_heatmap(table, tmp_path / "goodput-heatmap.png")
+    draw_curves(table, "chunk_size", tmp_path / "chunk-size.png")
+
+    heat, curves = saved
+    titles = " ".join(axes.get_title(loc="left") for axes in heat.axes)
+    assert all(name in titles for name in SCHEDULERS)
+    assert "Shown: rate 1, 3, 5 (of 5 values)." in texts(heat)
+    assert [axes.get_title(loc="left") for axes in curves.axes[:6]] == SCHEDULERS
+    assert "Shown:" not in texts(curves)
+
+
+def test_values_without_a_panel_are_said(tmp_path: Path, saved: list[Figure]) -> None:
+    grid = {"rate": [1.0, 2.0, 3.0, 4.0, 5.0], "chunk_size": [256, 512]}
+    table = table_of(grid, {"ttft_ms_p99": [*map(float, range(1, 11))]})
+    draw_tradeoff(table, tmp_path / "ttft-vs-tpot.png")
+
+    (figure,) = saved
+    assert "Shown: rate 1, 2, 4, 5 (of 5 values)." in texts(figure)
+    assert len([axes for axes in figure.axes if axes.get_title(loc="left")]) == 4
