@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import multiprocessing.context
+import signal
 import sys
 from functools import cache
 from multiprocessing.context import BaseContext
@@ -22,13 +23,19 @@ _AVAILABLE = sys.platform == "linux"
 def warm_up(jobs: int, backend: str) -> None:
     """Start it where `--jobs` and `--backend` mean processes of this machine; a cluster is ready.
 
-    Returns at once. It is started once, and ends with this process.
+    Returns at once. It is started once, and ends with this process. Ctrl-C in a terminal, which
+    reaches all processes there, it leaves to this one.
     """
     if _AVAILABLE and jobs != 1 and backend == "loky":
-        from multiprocessing import forkserver
+        from multiprocessing import forkserver, resource_tracker
 
         forkserver.set_forkserver_preload(list(LOADED))
-        forkserver.ensure_running()
+        resource_tracker.ensure_running()  # before: to start it unblocks the signal
+        unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            forkserver.ensure_running()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
 
 
 def fork_context() -> BaseContext | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import importlib
 import os
 import sys
@@ -30,8 +32,14 @@ MODULES = {"list": "catalogue", "report": "report_page"}
 """Subcommands whose module has another name: one called `list` would hide the builtin in here, and
 `report` is the text that `simulate` prints."""
 
+WITH_WORKERS = ("sweep", "search")
+"""Subcommands that share their work out among processes."""
+
 BAD_INPUT = 2
 INTERRUPTED = 130
+
+# What is there at the end goes with the process; to look for garbage in it first takes 0.1 s.
+atexit.register(gc.freeze)
 
 
 class LazyGroup(click.Group):
@@ -57,6 +65,10 @@ class LazyGroup(click.Group):
             ctx.fail(
                 f"no command {args[0]!r}{_nearest(args[0], list(COMMANDS))}; see runway --help"
             )
+        if args[0] in WITH_WORKERS:
+            from .workers import start_workers
+
+            start_workers(args[1:])
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -20,18 +20,6 @@ OUTPUT = "Output"
 out_option = click.option(
     "--out", "out", required=True, type=click.Path(path_type=Path), help="Folder for the results."
 )
-jobs_option = click.option(
-    "--jobs",
-    default=-1,
-    metavar="N",
-    help="Processes; -1 is one per core. The results are the same. [default: -1]",
-)
-backend_option = click.option(
-    "--backend",
-    default="loky",
-    metavar="loky|ray|dask",
-    help="Processes here, or a cluster: RAY_ADDRESS or DASK_SCHEDULER_ADDRESS. [default: loky]",
-)
 
 
 class FieldOption(click.Option):

@@ -8,16 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import (
-    SweptCommand,
-    backend_option,
-    field_options,
-    given,
-    jobs_option,
-    out_option,
-)
+from .options import SweptCommand, field_options, given, out_option
 from .search_report import print_search
 from .terminal import Tick, progress_bar, say
+from .workers import backend_option, jobs_option
 
 if TYPE_CHECKING:
     from experiments.search import Question

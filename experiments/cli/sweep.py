@@ -9,18 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from experiments.fork_server import warm_up
 from experiments.percent import percent, percentage
 
-from .options import (
-    SweptCommand,
-    backend_option,
-    field_options,
-    given,
-    jobs_option,
-    out_option,
-)
+from .options import SweptCommand, field_options, given, out_option
 from .terminal import Tick, number, print_table, progress_bar, say
+from .workers import backend_option, jobs_option
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,10 +85,9 @@ def command(
     command goes on with a sweep that was stopped. Exit code 1: some points could not be run; the
     table says why.
     """
-    workers = {name: flags.pop(name) for name in ("jobs", "backend")}
-    warm_up(**workers)
     from experiments.sweep import run_sweep
 
+    workers = {name: flags.pop(name) for name in ("jobs", "backend")}
     asked = _asked(spec, flags)
     runs = "points" if len(asked.runs) == 1 else f"runs of {len(asked)} points"
     with progress_bar(f"simulating {runs}") as tick:

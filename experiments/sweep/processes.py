@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import as_completed
+from concurrent.futures import Future, as_completed
 from contextlib import contextmanager
 from functools import partial
 from threading import Thread
@@ -33,7 +33,7 @@ def processes(jobs: int) -> Iterator[Unordered]:
     pool = ProcessPoolExecutor(
         joblib.cpu_count() if jobs == -1 else jobs,
         context=context,
-        initializer=_follow_leader if context else None,
+        initializer=_obey_leader if context else None,
     )
     try:
         yield partial(_unordered, pool, jobs)
@@ -49,13 +49,17 @@ def _unordered(
     function: Callable[[Any], Any],  # Any: as for `Unordered`
     each: Sequence[Any],
 ) -> Iterator[Any]:
+    """Work has begun when this returns."""
+    if len(each) <= 1:
+        return map(function, each)
+    return _as_ready([pool.submit(function, job) for job in each], jobs)
+
+
+def _as_ready(pending: Sequence[Future[Any]], jobs: int) -> Iterator[Any]:
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    if len(each) <= 1:
-        yield from map(function, each)
-        return
     try:
-        for done in as_completed([pool.submit(function, job) for job in each]):
+        for done in as_completed(pending):
             yield done.result()
     except TerminatedWorkerError:
         raise RunwayError(
@@ -64,16 +68,14 @@ def _unordered(
         ) from None
 
 
-def _follow_leader() -> None:
-    """In a worker: end when the process that leads has ended, even by `kill -9`.
-
-    Ctrl-C in a terminal reaches all processes; it is for the leader alone to answer.
-    """
+def _obey_leader() -> None:
+    """In a worker: leave Ctrl-C to the process that leads, and end when that has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_leader, daemon=True).start()
 
 
 def _end_with_leader() -> None:
+    """Even after `kill -9`."""
     leader = multiprocessing.parent_process()
     assert leader is not None
     leader.join()

@@ -90,7 +90,6 @@ def run_sweep(
     _check(spec, records, waiting, in_memory(files))
     store.open(spec)
     resumed = _take_up(store, records, waiting)
-    import_module("pandas")  # for the table at the end; now, while the workers get ready
     _tell(progress, records, spec, 0.0)
     if not waiting:
         jobs, backend = 1, "loky"
@@ -210,7 +209,9 @@ def _run(pool: Workers, store: PointStore, waiting: Sequence[_Job]) -> Iterator[
     """Records as they are ready, each kept before it is handed on."""
     configs = {job.key: job.config for job in waiting}
     shared = [_Job(j.key, j.config, _handle(j.config, pool.handles)) for j in waiting]
-    for key, record in pool.run(_run_job, shared):
+    ready = pool.run(_run_job, shared)
+    import_module("pandas")  # for the table at the end; others are at work now
+    for key, record in ready:
         store.keep(key[0], configs[key], record)
         yield key, record
 

@@ -62,6 +62,12 @@ def test_simulate_loads_nothing_it_does_not_need(tmp_path: Path) -> None:
     assert not loaded_by("simulate", *SMALL, "--out", str(tmp_path / "out")) & HEAVY
 
 
+def test_a_command_ends_without_looking_for_garbage() -> None:
+    """What was registered first is called last at exit."""
+    last = "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count() > 0))"
+    assert python("-c", f"{last}; import experiments.cli").stdout == "True\n"
+
+
 def test_python_m_is_the_command() -> None:
     done = python("-m", "experiments", "--help")
     assert (done.returncode, done.stderr) == (0, "")

@@ -12,6 +12,7 @@ import pytest
 from click.testing import Result
 
 from costmodels import CostTable, OperatorGrids, save_table
+from experiments.cli import workers
 from experiments.report import build_report
 from experiments.sweep.notebook import outcome_html
 from experiments.sweep.ranking import best_first
@@ -19,6 +20,31 @@ from experiments.sweep.rows import metric_names
 
 Runway = Callable[..., Result]
 TraceOf = Callable[..., Path]
+
+
+@pytest.mark.parametrize(
+    ("args", "asked"),
+    [
+        (["--rate", "4,8", "--out", "DIR"], [(-1, "loky")]),
+        (["sweep.yaml", "--jobs", "2", "--quiet"], [(2, "loky")]),
+        (["--unknown", "--jobs=1", "--no-figures"], [(1, "loky")]),
+        (["--backend", "ray", "--jobs", "-1"], [(-1, "ray")]),
+        (["--jobs", "2", "--help"], []),
+    ],
+)
+def test_workers_start_before_the_command_is_known_as_its_flags_say(
+    monkeypatch: pytest.MonkeyPatch, args: list[str], asked: list[tuple[int, str]]
+) -> None:
+    started: list[tuple[int, str]] = []
+    monkeypatch.setattr(workers, "warm_up", lambda *each: started.append(each))
+    workers.start_workers(args)
+    assert started == asked
+
+
+def test_jobs_that_are_no_number_are_one_message(runway: Runway, tmp_path: Path) -> None:
+    result = runway("sweep", "--jobs", "two", "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert result.stderr == "Error: Invalid value for '--jobs': 'two' is not a valid integer.\n"
 
 
 def test_equal_effective_settings_are_equal_points(

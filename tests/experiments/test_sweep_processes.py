@@ -18,6 +18,7 @@ forked = pytest.mark.skipif(sys.platform != "linux", reason="processes are forke
 
 # Jobs for `eval`, a builtin: a worker need not load anything to know it.
 PARENT = "__import__('os').getppid()"
+INTERRUPT = "__import__('os').kill(__import__('os').getpid(), 2) or 'still here'"
 IS_LOADED = "'experiments.sweep.runner' in __import__('sys').modules"
 DIE = "__import__('os').kill(__import__('os').getpid(), 9)"
 
@@ -40,6 +41,12 @@ def test_all_workers_come_from_one_process_that_stays_for_the_next() -> None:
         parents |= {*unordered(eval, [PARENT] * 2)}
     assert len(parents) == 1
     assert parents.isdisjoint({os.getpid(), os.getppid()})
+
+
+@forked
+def test_ctrl_c_is_not_for_workers_to_answer() -> None:
+    with processes(2) as unordered:
+        assert [*unordered(eval, [INTERRUPT] * 2)] == ["still here"] * 2
 
 
 def test_a_job_that_comes_alone_needs_no_process() -> None:
