@@ -29,9 +29,11 @@ MODULES = (
     "simulator/leap.py",
     "simulator/lifecycle.py",
     "simulator/prefix_cache.py",
+    "simulator/prefix_keys.py",
     "simulator/request_log.py",
     "simulator/resume_cache.py",
     "simulator/schedulers/room.py",
+    "simulator/schedulers/vllm.py",
     "simulator/sequence.py",
     "simulator/step_log.py",
 )

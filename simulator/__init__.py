@@ -76,4 +76,4 @@ __all__ = [
     "simulate",
 ]
 
-compiled.document(KVCache, PrefixCache, Sequence)
+compiled.document(KVCache, PrefixCache, Sequence, VllmScheduler)

@@ -193,7 +193,9 @@ class Launcher(DecodeLauncher):
         view.planned_tokens = None
         if longest:
             chunks[:] = [(longest, past) for _, past in chunks]
-        return plan._replace(prefill=prefill, more=False)
+        fields = (plan.decode, prefill, plan.preempt, plan.holds, plan.padded_prefill_tokens)
+        whole: Plan = make_tuple(Plan, (*fields, plan.wake_ns, plan.withdrawn, plan.taken, False))
+        return whole
 
     def _seat_decodes(self, plan: Plan) -> int:
         """How many decode in this step; those left out sit it out."""

@@ -229,10 +229,15 @@ class PrefixCache(KVCache):
         """Blocks that become free if these are evicted: shared ones only with their last holder."""
         if not sequences:
             return sum(blocks)
-        named = [s._block_ids[: s._named_blocks] for s in sequences]
-        unnamed = sum(blocks) - sum(len(ids) for ids in named)
-        held, holders = np.unique(np.concatenate(named), return_counts=True)
-        return unnamed + int(np.count_nonzero(self._store.refs[held] == holders))
+        refs = self._store.refs
+        if len(sequences) == 1:  # it has no block twice
+            named = sequences[0]._named_blocks
+            alone = np.count_nonzero(refs[sequences[0]._block_ids[:named]] == 1)
+            return blocks[0] - named + int(alone)
+        named_ids = [s._block_ids[: s._named_blocks] for s in sequences]
+        unnamed = sum(blocks) - sum(len(ids) for ids in named_ids)
+        held, holders = np.unique(np.concatenate(named_ids), return_counts=True)
+        return unnamed + int(np.count_nonzero(refs[held] == holders))
 
     def release(self, sequence: Sequence, tokens: int, *, ended: bool) -> None:
         """All blocks of a sequence that ended or was preempted, the last one first.

@@ -114,7 +114,7 @@ def test_all_compiled_modules_are_in_the_manifest() -> None:
 
 def test_compiled_classes_keep_their_docstrings() -> None:
     from costmodels import LinearCostModel
-    from simulator import KVCache, PrefixCache, Sequence
+    from simulator import KVCache, PrefixCache, Sequence, VllmScheduler
 
-    for kind in (KVCache, LinearCostModel, PrefixCache, Sequence):
+    for kind in (KVCache, LinearCostModel, PrefixCache, Sequence, VllmScheduler):
         assert len(kind.__doc__ or "") > 100

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from numbers import Integral
+from typing import SupportsIndex
 
 from simulator.errors import ConfigError
 
@@ -11,30 +11,38 @@ from .room import UNLIMITED
 
 
 def checked_limits(
-    max_num_batched_tokens: int | None, max_num_seqs: int, chunk_size: int | None
-) -> None:
-    """Refuse limits that no engine would start with.
+    max_num_batched_tokens: SupportsIndex | None,
+    max_num_seqs: SupportsIndex,
+    chunk_size: SupportsIndex | None,
+) -> tuple[int | None, int, int | None]:
+    """The limits as Python's integers (NumPy's are whole numbers too), if an engine could start.
 
     Raises:
         ConfigError: a limit that is no whole number of at least 1, or a token budget below the
             number of sequences (each of which takes one token of it when it decodes).
     """
-    named: Iterable[tuple[str, int | None]] = (
-        ("max_num_batched_tokens", max_num_batched_tokens),
-        ("max_num_seqs", max_num_seqs),
-        ("chunk_size", chunk_size),
-    )
-    for name, value in named:
-        if value is not None and (not isinstance(value, Integral) or isinstance(value, bool)):
-            raise ConfigError(f"{name} is {value!r}, must be a whole number of at least 1")
-        if value is not None and value < 1:
-            raise ConfigError(f"{name} is {value}, must be at least 1")
-    if max_num_batched_tokens is not None and max_num_batched_tokens < max_num_seqs:
+    budget = _checked("max_num_batched_tokens", max_num_batched_tokens)
+    seqs = _checked("max_num_seqs", max_num_seqs)
+    chunk = _checked("chunk_size", chunk_size)
+    if seqs is None:
+        raise ConfigError("max_num_seqs is None, must be a whole number of at least 1")
+    if budget is not None and budget < seqs:
         raise ConfigError(
-            f"max_num_batched_tokens {max_num_batched_tokens} is below max_num_seqs "
-            f"{max_num_seqs}: every running sequence takes one token of the budget when it "
-            "decodes; raise max_num_batched_tokens or lower max_num_seqs"
+            f"max_num_batched_tokens {budget} is below max_num_seqs {seqs}: every running "
+            "sequence takes one token of the budget when it decodes; raise "
+            "max_num_batched_tokens or lower max_num_seqs"
         )
+    return budget, seqs, chunk
+
+
+def _checked(name: str, value: SupportsIndex | None) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise ConfigError(f"{name} is {value!r}, must be a whole number of at least 1")
+    if value < 1:
+        raise ConfigError(f"{name} is {value}, must be at least 1")
+    return int(value)
 
 
 class StepLimits:
@@ -49,12 +57,9 @@ class StepLimits:
     def __init__(
         self, max_num_batched_tokens: int | None, max_num_seqs: int, chunk_size: int | None
     ) -> None:
-        checked_limits(max_num_batched_tokens, max_num_seqs, chunk_size)
-        # NumPy's integers are whole numbers too; the compiled event loop takes Python's.
-        self.max_num_seqs = int(max_num_seqs)
-        self.max_num_batched_tokens = max_num_batched_tokens and int(max_num_batched_tokens)
-        self.step_token_limit = self.max_num_batched_tokens
-        self.chunk_size = chunk_size and int(chunk_size)
+        budget, seqs, chunk = checked_limits(max_num_batched_tokens, max_num_seqs, chunk_size)
+        self.max_num_batched_tokens = self.step_token_limit = budget
+        self.max_num_seqs, self.chunk_size = seqs, chunk
         self._budget = self.max_num_batched_tokens or UNLIMITED
         self._chunk = self.chunk_size or UNLIMITED
 

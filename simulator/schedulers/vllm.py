@@ -8,9 +8,11 @@ Source: vLLM 0.33.0, `vllm/v1/core/sched/scheduler.py` (`Scheduler.schedule`, `A
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, SupportsIndex
 
-from simulator.errors import ConfigError
+from mypy_extensions import mypyc_attr
+
+from simulator.errors import ConfigError, whole
 from simulator.plan import ALL, NONE, ONE_STEP, WHILE_ALONE, Decode, Holds, Plan
 from simulator.sequence import Sequence
 from simulator.view import EngineView
@@ -29,6 +31,7 @@ from .room import (
 )
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class VllmScheduler:
     """The real engine's batches, step by step.
 
@@ -51,38 +54,38 @@ class VllmScheduler:
 
     def __init__(
         self,
-        max_num_batched_tokens: int = 2048,
-        max_num_seqs: int = 128,
+        max_num_batched_tokens: SupportsIndex = 2048,
+        max_num_seqs: SupportsIndex = 128,
         *,
-        long_prefill_token_threshold: int = 0,
-        chunk_size: int | None = None,
+        long_prefill_token_threshold: SupportsIndex = 0,
+        chunk_size: SupportsIndex | None = None,
         enable_chunked_prefill: bool = True,
         scheduler_reserve_full_isl: bool = True,
         policy: Literal["fcfs", "priority"] = "fcfs",
-        prefill_alignment_tokens: int = 0,
+        prefill_alignment_tokens: SupportsIndex = 0,
     ) -> None:
-        if max_num_batched_tokens is None:
+        budget, seqs, chunk = checked_limits(max_num_batched_tokens, max_num_seqs, chunk_size)
+        if budget is None:
             raise ConfigError("max_num_batched_tokens is none: vllm has a token budget, give one")
-        checked_limits(max_num_batched_tokens, max_num_seqs, chunk_size)
+        cap = whole("long_prefill_token_threshold", long_prefill_token_threshold)
         if policy not in ("fcfs", "priority"):
             raise ConfigError(f"policy is {policy!r}, must be fcfs or priority")
-        if long_prefill_token_threshold < 0 or (long_prefill_token_threshold and chunk_size):
+        if cap < 0 or (cap and chunk):
             raise ConfigError(
-                f"long_prefill_token_threshold is {long_prefill_token_threshold}, must be 0 (off) "
+                f"long_prefill_token_threshold is {cap}, must be 0 (off) "
                 "or more, and chunk_size is another name for it: set one of them"
             )
-        self.max_num_batched_tokens = self.step_token_limit = int(max_num_batched_tokens)
-        self.max_num_seqs = int(max_num_seqs)
+        self.max_num_batched_tokens = self.step_token_limit = budget
+        self.max_num_seqs = seqs
         self.enable_chunked_prefill = enable_chunked_prefill
         self.scheduler_reserve_full_isl = scheduler_reserve_full_isl
         self.policy = policy
-        self.prefill_alignment_tokens = checked_alignment(
-            prefill_alignment_tokens, max_num_batched_tokens
-        )
-        self.long_prefill_token_threshold = int(chunk_size or long_prefill_token_threshold)
+        alignment = whole("prefill_alignment_tokens", prefill_alignment_tokens)
+        self.prefill_alignment_tokens = checked_alignment(alignment, budget)
+        self.long_prefill_token_threshold = chunk or cap
         self._in_order = policy == "fcfs" and scheduler_reserve_full_isl
         self._cap = self.long_prefill_token_threshold or UNLIMITED
-        cuts = self.long_prefill_token_threshold or prefill_alignment_tokens
+        cuts = self.long_prefill_token_threshold or alignment
         self._lone_chunk = UNLIMITED if enable_chunked_prefill and not cuts else 0
         if policy == "priority":
             self.queue_key = _priority
