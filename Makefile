@@ -19,7 +19,7 @@ TEST_REQUIREMENTS := torch==2.13.0 aiconfigurator-core==0.12.0
 DATA ?= ../shared/ground-truth
 DATASETS = $(sort $(dir $(wildcard $(DATA)/*/.)))
 
-# Their event loop is compiled when they are installed, if there is a C compiler (setup.py).
+# setup.py compiles some of SOURCES when Runway is installed, if there is a C compiler.
 COMPILED = $(wildcard simulator/compiled-*.txt) $(shell find simulator costmodels -name "*.so")
 SOURCES := setup.py $(wildcard simulator/*.py simulator/schedulers/*.py costmodels/*.py)
 

@@ -74,14 +74,10 @@ class Launcher(DecodeLauncher):
         view, pool = self._view, self._pool
         view.now_ns = now_ns
         start_ns = now_ns if now_ns > self._busy_until_ns else self._busy_until_ns
-        plan = self._ask(view)
-        if not isinstance(plan, Plan):
-            refuse_answer(self._policy, plan)
+        plan = self._asked()
         decode, prefill, preempt, holds, _, _, _, _, more = plan
-        if self._checks:
-            check_plan(plan, view, self._token_limit)
-            if self._promise is not None:
-                self._promise.check(plan, view)
+        if self._promise is not None:
+            self._promise.check(plan, view)
         if preempt:
             self._evict(plan, start_ns)
         if decode is ALL:
@@ -100,6 +96,15 @@ class Launcher(DecodeLauncher):
         if holds is WHILE_ALONE and self._runs_on:
             return self._run_on(flight, bool(prefill))
         return flight
+
+    def _asked(self) -> Plan:
+        """What the policy plans now, if it can be carried out."""
+        plan = self._ask(self._view)
+        if not isinstance(plan, Plan):
+            refuse_answer(self._policy, plan)
+        if self._checks:
+            check_plan(plan, self._view, self._token_limit)
+        return plan
 
     def _later(self, wake_ns: int | None) -> int | None:
         if wake_ns is not None and wake_ns <= self._view.now_ns:
@@ -179,12 +184,7 @@ class Launcher(DecodeLauncher):
         prefill, part, longest = plan.prefill, plan, plan.padded_prefill_tokens
         while part.more:
             view.planned_tokens = seqs + sum([new for _, new in prefill])
-            answer = self._ask(view)
-            if not isinstance(answer, Plan):
-                refuse_answer(self._policy, answer)
-            part = answer
-            if self._checks:
-                check_plan(part, view, self._token_limit)
+            part = self._asked()
             prefill += part.prefill
             longest = max(longest, part.padded_prefill_tokens)
             new_chunks, new_completed = self._life.compute_prompts(part, start_ns)
@@ -193,9 +193,7 @@ class Launcher(DecodeLauncher):
         view.planned_tokens = None
         if longest:
             chunks[:] = [(longest, past) for _, past in chunks]
-        fields = (plan.decode, prefill, plan.preempt, plan.holds, plan.padded_prefill_tokens)
-        whole: Plan = make_tuple(Plan, (*fields, plan.wake_ns, plan.withdrawn, plan.taken, False))
-        return whole
+        return plan._replace(prefill=prefill, more=False)
 
     def _seat_decodes(self, plan: Plan) -> int:
         """How many decode in this step; those left out sit it out."""

@@ -27,11 +27,13 @@ from .style import (
     level_label,
     plain_ticks,
     save,
+    sentences,
     short_label,
     spans_decades,
 )
 from .sweep_table import Level, SweepTable, panel_title
 from .value_axis import ValueAxis
+from .widths import extra_width
 
 
 class Metric(NamedTuple):
@@ -117,9 +119,13 @@ def _shown(table: SweepTable, field: str) -> tuple[str | None, str | None, pd.Da
     facets = [other for other in others[1:2] if len(table.measured_levels(other)) > 1]
     held = held_values(table, others[2:])
     points = table.where(held, table.measured)
-    thinned = {facet: table.facets(facet, _COLUMNS, names=_NAMED_COLUMNS) for facet in facets}
-    words = " ".join(filter(None, [held_in_words(held), table.thinned_in_words(thinned)]))
+    thinned = table.thinned_in_words({facet: _columns(table, facet) for facet in facets})
+    words = sentences(held_in_words(held), thinned)
     return next(iter(others), None), next(iter(facets), None), points, words
+
+
+def _columns(table: SweepTable, facet: str) -> list[Level]:
+    return table.facets(facet, _COLUMNS, names=_NAMED_COLUMNS)
 
 
 def _draw_multiples(
@@ -144,7 +150,7 @@ def _draw_facets(
 ) -> tuple[Figure, Grid]:
     """A column of panels per value of `facet`, a row per metric, one y axis a row."""
     metrics = [metric for metric in metrics if metric.name in _WHEN_FACETED]
-    values = lines.table.facets(facet, _COLUMNS, names=_NAMED_COLUMNS)
+    values = _columns(lines.table, facet)
     figure = Figure(figsize=(WIDTH_IN, 1.9 + 2.2 * len(metrics)), layout="constrained")
     grid = figure.subplots(len(metrics), len(values), squeeze=False, sharey="row", sharex=True)
     for row, metric in zip(grid, metrics, strict=True):
@@ -159,13 +165,12 @@ def _draw_facets(
 
 
 def _draw_lines(axes: Axes, points: pd.DataFrame, metric: Metric, lines: Series) -> None:
-    """The first line is the widest, so that lines that coincide all stay visible."""
     table = lines.table
     levels: list[Level] = table.measured_levels(lines.field) if lines.field else [None]
     for rank, level in enumerate(levels):
         rows = table.where({lines.field: level}, points) if lines.field else points
         colour = table.colours(lines.field)[level] if lines.field else INK
-        extra = min(1.4, 4.2 / max(len(levels) - 1, 1)) * (len(levels) - 1 - rank)
+        extra = extra_width(rank, len(levels))
         found = [(x, table.where({lines.across: value}, rows)) for value, x in lines.axis.items()]
         found = [(x, rows) for x, rows in found if len(rows)]
         xs = [x for x, _ in found]

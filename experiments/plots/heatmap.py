@@ -155,7 +155,7 @@ def _panels(
         every: list[dict[str, Level] | None] = [{fields[0]: value} for value in values]
         every += [None] * (len(every) % 2)
         return held, [every[start : start + 2] for start in range(0, len(every), 2)]
-    if any(isinstance(level, str) for level in table.measured_levels(fields[1])):
+    if table.is_named(fields[1]):
         fields[:2] = fields[1::-1]  # names go down, where there is room for all of them
     down = table.facets(fields[0], 4, names=_NAMED_PANELS)
     right = table.facets(fields[1], 3)

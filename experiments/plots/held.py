@@ -14,7 +14,7 @@ import pandas as pd
 from experiments.sweep.point import WORKLOAD_SETTINGS
 from experiments.sweep.ranking import PRINTED, best_first
 
-from .style import level_label
+from .style import level_label, sentences
 from .sweep_table import Level, SweepTable, panel_title
 
 _POLICIES = ("variant", "scheduler")
@@ -55,7 +55,7 @@ def lines_over(table: SweepTable, load: str, leave: Sequence[str] = ()) -> Lines
             parts.append(_best(rows, settings, loads))
             told.append(_line_in_words(table, parts[-1], name, settings))
     each = f"Each line has its best settings (most goodput on average): {'; '.join(told)}."
-    words = " ".join(filter(None, [each, held_in_words(middle)]))
+    words = sentences(each, held_in_words(middle))
     return Lines(name, pd.concat(parts) if parts else points, words)
 
 

@@ -23,11 +23,13 @@ from .style import (
     level_label,
     plain_ticks,
     save,
+    sentences,
     short_label,
     spans_decades,
     value_label,
 )
 from .sweep_table import Level, SweepTable
+from .widths import extra_width
 
 LOADS = ("rate", "rate_scale", "users", "time_scale", "max_concurrency", "requests")
 """Swept fields that change how much is asked of the engine; the first one swept is the load."""
@@ -50,8 +52,7 @@ def draw_latency_throughput(table: SweepTable, path: Path) -> Path | None:
     load = loads[0]
     field, points, words = lines_over(table, load)
     if field is not None:
-        thinned = table.thinned_in_words({field: _shown(table, field)})
-        words = " ".join(filter(None, [words, thinned]))
+        words = sentences(words, table.thinned_in_words({field: _shown(table, field)}))
     points = points.dropna(subset=[X])
     lines = _lines(table, field, load, points)
     figure = Figure(figsize=(WIDTH_IN, 5.4 + headline_in(words)), layout="constrained")
@@ -99,8 +100,7 @@ def _lines(table: SweepTable, field: str | None, load: str, points: pd.DataFrame
 def _draw(axes: Axes, lines: Lines, metric: str, limit_ms: float | None) -> None:
     values = [value for _, _, rows in lines for value in rows[metric].dropna().tolist()]
     for rank, (_, colour, rows) in enumerate(lines):
-        # The first line is the widest, so that lines that coincide all stay visible.
-        extra = min(1.4, 4.2 / max(len(lines) - 1, 1)) * (len(lines) - 1 - rank)
+        extra = extra_width(rank, len(lines))
         axes.plot(rows[X], rows[metric], color=colour, linewidth=1.8 + extra, zorder=3)
         faces = ["white" if saturated else colour for saturated in rows["saturated"]]
         size = (6.8 + 2 * extra) ** 2

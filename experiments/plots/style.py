@@ -151,6 +151,15 @@ def _wrapped(lines: Sequence[str]) -> tuple[str, ...]:
     return tuple(part for line in lines for part in wrap(line, _LINE_CHARACTERS))
 
 
+def sentences(*each: str) -> str:
+    """Explaining sentences as one line of `headline`; empty ones are left out.
+
+    >>> sentences("Held fixed: rate 4.", "", "Darker is better.")
+    'Held fixed: rate 4. Darker is better.'
+    """
+    return " ".join(filter(None, each))
+
+
 def legend_rows(figure: Figure, groups: Sequence[Sequence[Artist]]) -> None:
     """A legend under the figure, a row per group (a long group takes several rows)."""
     columns = min(5, max((len(group) for group in groups), default=0))

@@ -91,13 +91,17 @@ class SweepTable:
         alike = self.where(others, self.measured)
         return any(alike[column].nunique() > 1 for column in _OUTCOME)
 
+    def is_named(self, field: str) -> bool:
+        """Whether some of the values that ran are texts, such as schedulers."""
+        return any(isinstance(level, str) for level in self.measured_levels(field))
+
     def facets(self, field: str, at_most: int, *, names: int = 0) -> list[Level]:
         """The values that get a panel: all that ran, or `at_most` spread evenly over them.
 
         names: at most so many if they are texts, such as schedulers: none lies between two others.
         """
         every = self.measured_levels(field)
-        if any(isinstance(level, str) for level in every):
+        if self.is_named(field):
             at_most = max(at_most, names)
         if len(every) <= at_most:
             return every

@@ -28,6 +28,7 @@ from .style import (
     metric_label,
     plain_ticks,
     save,
+    sentences,
     short_label,
     spans_decades,
     value_label,
@@ -56,7 +57,7 @@ def draw_tradeoff(table: SweepTable, path: Path) -> Path | None:
     if len(points) < 2 or not settings:
         return None
     shown = {field: table.facets(field, 4) for field in loads[:1]}
-    words = " ".join(filter(None, [words, table.thinned_in_words(shown)]))
+    words = sentences(words, table.thinned_in_words(shown))
     panels = [{field: value} for field, values in shown.items() for value in values] or [{}]
     panels = [panel for panel in panels if len(table.where(panel, points))]
     columns = 1 if len(panels) == 1 else 2

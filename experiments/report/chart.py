@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
+from experiments.plots.widths import extra_width
+
 from .scale import Axis
 
 WIDTH, HEIGHT = 460, 300
@@ -188,13 +190,12 @@ class Chart:
 
 
 def width_of(rank: int, of: int) -> float:
-    """Pixels of the n-th of several lines: the first is the widest, so that lines that coincide
-    all stay visible.
+    """Pixels of the n-th of several lines.
 
     >>> width_of(0, 3), width_of(2, 3)
     (4.8, 2.0)
     """
-    return 2.0 + min(1.4, 4.2 / max(of - 1, 1)) * (of - 1 - rank)
+    return 2.0 + extra_width(rank, of)
 
 
 def colour(rank: int) -> str:

@@ -34,10 +34,9 @@ class ContinuousScheduler:
     name = "continuous"
 
     def __init__(self, max_num_batched_tokens: int | None = 2048, max_num_seqs: int = 128) -> None:
-        checked_limits(max_num_batched_tokens, max_num_seqs, None)
-        self.max_num_batched_tokens = max_num_batched_tokens and int(max_num_batched_tokens)
-        self.max_num_seqs = int(max_num_seqs)
-        self._budget = self.max_num_batched_tokens or UNLIMITED
+        budget, seqs, _ = checked_limits(max_num_batched_tokens, max_num_seqs, None)
+        self.max_num_batched_tokens, self.max_num_seqs = budget, seqs
+        self._budget = budget or UNLIMITED
 
     def plan(self, view: EngineView) -> Plan:
         """Prompts if any can be admitted, else everybody decodes."""

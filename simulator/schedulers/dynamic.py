@@ -9,12 +9,12 @@ from __future__ import annotations
 from math import inf
 
 from simulator.cost_model import CostModel
-from simulator.errors import ConfigError
+from simulator.errors import ConfigError, whole
 from simulator.plan import Decode, Plan, StepShape
 from simulator.units import NS_PER_MS
 from simulator.view import EngineView
 
-from .chunked import ChunkedPrefillScheduler
+from .limits import checked_limits
 from .room import UNLIMITED, Room, admissions, continue_prompts, holding, serve_decodes
 
 
@@ -45,13 +45,14 @@ class DynamicChunkScheduler:
     ) -> None:
         if max_num_batched_tokens is None:
             raise ConfigError("max_num_batched_tokens is none: dynamic has a token budget")
-        ChunkedPrefillScheduler(max_num_batched_tokens, max_num_seqs, min_prefill_tokens)
+        _, seqs, _ = checked_limits(max_num_batched_tokens, max_num_seqs, min_prefill_tokens)
+        budget = whole("max_num_batched_tokens", max_num_batched_tokens)
         if not 0 < tpot_target_ms < inf:
             raise ConfigError(f"tpot_target_ms is {tpot_target_ms}, must be above 0 ms")
-        self.max_num_batched_tokens = self.step_token_limit = int(max_num_batched_tokens)
-        self.max_num_seqs = int(max_num_seqs)
+        self.max_num_batched_tokens = self.step_token_limit = budget
+        self.max_num_seqs = seqs
         self.tpot_target_ms = tpot_target_ms
-        self.min_prefill_tokens = int(min_prefill_tokens)
+        self.min_prefill_tokens = whole("min_prefill_tokens", min_prefill_tokens)
         self.price = self._prices = price
         self._step_tokens = 0
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from itertools import count
 from math import inf
 
-from simulator.errors import ConfigError
+from simulator.errors import ConfigError, whole
 from simulator.plan import Decode, Plan
 from simulator.sequence import Sequence
 from simulator.view import EngineView
@@ -62,17 +62,15 @@ class SglangScheduler:
         schedule_conservativeness: float = 1.0,
         enable_mixed_chunk: bool = False,
     ) -> None:
-        checked_limits(max_prefill_tokens, 1, chunked_prefill_size)
-        checked_limits(None, max_running_requests, None)
+        _, _, chunk = checked_limits(max_prefill_tokens, 1, chunked_prefill_size)
+        _, seats, _ = checked_limits(None, max_running_requests, None)
         if not 0 <= schedule_conservativeness < inf:
             raise ConfigError(
                 f"schedule_conservativeness is {schedule_conservativeness}, must be 0 or more"
             )
-        self.chunked_prefill_size = self.effective_chunk_size = chunked_prefill_size and int(
-            chunked_prefill_size
-        )
-        self.max_running_requests = int(max_running_requests)
-        self.max_prefill_tokens = int(max_prefill_tokens)
+        self.chunked_prefill_size = self.effective_chunk_size = chunk
+        self.max_running_requests = seats
+        self.max_prefill_tokens = whole("max_prefill_tokens", max_prefill_tokens)
         self.schedule_conservativeness = schedule_conservativeness
         self.enable_mixed_chunk = enable_mixed_chunk
         self._first_ratio = min(1.0, INIT_NEW_TOKEN_RATIO * schedule_conservativeness)

@@ -48,12 +48,12 @@ class StaticScheduler:
         deliver: Literal["stream", "batch_end"] = "stream",
         pad_prompts: bool = True,
     ) -> None:
-        checked_limits(None, max_num_seqs, None)
+        _, seqs, _ = checked_limits(None, max_num_seqs, None)
         if batch_timeout_s is not None and not 0 <= batch_timeout_s < float("inf"):
             raise ConfigError(f"batch_timeout_s is {batch_timeout_s}, must be 0 s or more")
         if deliver not in ("stream", "batch_end"):
             raise ConfigError(f"deliver is {deliver!r}, must be stream or batch_end")
-        self.max_num_seqs = int(max_num_seqs)
+        self.max_num_seqs = seqs
         self.wait_for_full_batch = wait_for_full_batch
         self.batch_timeout_s = batch_timeout_s
         self.deliver = deliver
