@@ -19,11 +19,13 @@ ROOT = Path(__file__).parent
 MODULES = (
     "costmodels/linear.py",
     "costmodels/lines.py",
+    "simulator/block_run.py",
     "simulator/block_store.py",
     "simulator/decode_launch.py",
     "simulator/decode_pool.py",
     "simulator/engine.py",
     "simulator/feed.py",
+    "simulator/keys.py",
     "simulator/kv_cache.py",
     "simulator/launch.py",
     "simulator/leap.py",

@@ -1,167 +1,222 @@
-"""`BlockStore`: which KV block holds what, who can still find it, and which one is taken next.
+"""`BlockStore`: which contents are in the KV blocks, who can still find them, which go next.
 
 Source: vLLM 0.33 `v1/core/block_pool.py`: free blocks without content are taken first, then the
 least recently used; a free block keeps its content, and can be found, until it is taken. Two blocks
 may hold the same content (twins): the first that has it is found.
 
-All in whole arrays: a call costs a few array operations, however many blocks it is about.
+Which block it is matters to nobody, so only contents are kept, in runs (`BlockRun`): a call costs
+as much as the runs it is about, however many blocks they have. A run is split where its blocks part
+ways: where somebody holds the head of it only, or one of two twins loses its tail. Whatever holds a
+content is freed before what holds the content before it, so nothing that is cached follows on
+something that is not.
 """
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from bisect import bisect_right
 
-from .prefix_keys import NO_CONTENT, Keys
+from .block_run import NO_CONTENT, BlockRun, Held, runs_of
+from .keys import Keys
 
-Blocks = NDArray[np.int64]
-NOBODY = -1
+
+class Found:
+    """What the cache has of a prompt: its leading blocks.
+
+    blocks: how many, in `runs`; idle: those that nobody holds. changes: `BlockStore.changes` then.
+    """
+
+    __slots__ = ("blocks", "changes", "idle", "runs")
+
+    def __init__(self, runs: Held, blocks: int, idle: int, changes: int) -> None:
+        self.runs = runs
+        self.blocks = blocks
+        self.idle = idle
+        self.changes = changes
 
 
 class BlockStore:
-    """Blocks 0 ... blocks - 1, all free and without content at first.
+    """So many blocks, all free and without content at first.
 
-    refs: holders of each block. changes: counts what may change the answer of `find`.
+    changes: counts what may change the answer of `find`.
     """
 
-    __slots__ = (
-        "_bare",
-        "_bare_top",
-        "_block_of",
-        "_head",
-        "_key_of",
-        "_place",
-        "_places",
-        "_queue",
-        "_tail",
-        "_twins",
-        "changes",
-        "refs",
-    )
+    __slots__ = ("_bare", "_queue", "_runs", "changes")
 
-    def __init__(self, blocks: int, keys: int) -> None:
-        self.refs = np.zeros(blocks, dtype=np.int64)
+    def __init__(self, blocks: int) -> None:
         self.changes = 0
-        self._bare = np.arange(blocks)
-        self._bare_top = blocks
-        self._key_of = np.full(blocks, NOBODY, dtype=np.int64)
-        self._block_of = np.full(max(1024, keys), NOBODY, dtype=np.int64)
-        self._queue = np.empty(2 * blocks + 1024, dtype=np.int64)
-        self._place = np.full(blocks, NOBODY, dtype=np.int64)
-        self._places = np.arange(len(self._queue))
-        self._head = self._tail = 0
-        self._twins: dict[int, list[int]] = {}
+        self._bare = blocks
+        self._queue = BlockRun(NO_CONTENT, 0, 0)
+        """Not a run: the oldest free run is its `newer`, the newest one its `older`."""
+        self._runs: dict[int, BlockRun] = {}
+        """First key -> the first run that begins with it."""
 
-    def make_room(self, keys: int) -> None:
-        """So many keys have been given out."""
-        if keys > len(self._block_of):
-            grown = np.full(2 * keys, NOBODY, dtype=np.int64)
-            grown[: len(self._block_of)] = self._block_of
-            self._block_of = grown
+    def find(self, keys: Keys, most: int) -> Found:
+        """The leading contents, up to the first that no block holds; at most so many."""
+        runs: Held = []
+        blocks = idle = 0
+        cached = self._runs
+        for key, stop in zip(keys.firsts, keys.stops, strict=True):
+            stop = stop if stop < most else most
+            while blocks < stop:
+                run = cached.get(key)
+                if run is None:
+                    return Found(runs, blocks, idle, self.changes)
+                hit = run.blocks if run.blocks < stop - blocks else stop - blocks
+                runs.append((run, hit))
+                blocks += hit
+                key += hit
+                if not run.refs:
+                    idle += hit
+            if blocks == most:
+                break
+        return Found(runs, blocks, idle, self.changes)
 
-    def find(self, keys: Keys) -> Blocks:
-        """The blocks that hold the leading contents, up to the first that none holds."""
-        if not len(keys):
-            return keys
-        found = self._block_of[keys]
-        missing = found < 0
-        first = int(missing.argmax())
-        return found[:first] if missing[first] else found
-
-    def hold(self, found: Blocks) -> None:
+    def hold(self, found: Held) -> None:
         """One holder more; those that nobody held are free no longer."""
         self.changes += 1
-        self._place[found[self.refs[found] == 0]] = NOBODY
-        self.refs[found] += 1
+        for run, blocks in found:
+            if blocks < run.blocks:
+                self._split(run, blocks)
+            if not run.refs:
+                run.dequeue()
+            run.refs += 1
 
-    def take(self, blocks: int) -> Blocks:
+    def take(self, blocks: int) -> None:
         """Free blocks without content, then the least recently used."""
-        bare = min(blocks, self._bare_top)
-        self._bare_top -= bare
-        taken = self._bare[self._bare_top : self._bare_top + bare]
-        if bare == blocks:
-            return taken
-        victims = self._oldest(blocks - bare)
-        keys = self._key_of[victims]
-        self.changes += 1
-        self._block_of[keys] = NOBODY
-        if self._twins:
-            self._keep_twins(keys.tolist(), victims.tolist())
-        return np.concatenate((taken, victims)) if bare else victims
+        if blocks <= self._bare:
+            self._bare -= blocks
+            return
+        blocks -= self._bare
+        self._bare = 0
+        queue = self._queue
+        while blocks > 0:
+            run = queue.newer
+            assert run is not queue, f"{blocks} blocks are taken that are not free"
+            taken = run.blocks if run.blocks < blocks else blocks
+            blocks -= taken
+            if run.first_key != NO_CONTENT:
+                run = self._lose_tail(run, taken)
+            run.blocks -= taken
+            if not run.blocks:
+                run.dequeue()
 
-    def give_back(self, held: Blocks, bare: int) -> int:
-        """One holder less, in this order, the first `bare` without content; how many got free."""
-        self.changes += 1
-        refs = self.refs[held] - 1
-        self.refs[held] = refs
-        self._bare[self._bare_top : self._bare_top + bare] = held[:bare]
-        self._bare_top += bare
-        idle = held[bare:][refs[bare:] == 0]
-        self._append(idle)
-        return bare + len(idle)
+    def give_back(self, held: Held, *, bare: int, filled: int) -> int:
+        """One holder less of what it found and entered; how many blocks got free.
 
-    def enter(self, keys: Keys, blocks: Blocks) -> None:
-        """These blocks hold these contents now, and can be found."""
+        First come its `bare` blocks, without content, then its `filled` ones, with content that
+        nobody can ask for, then the others from the last to the first.
+        """
         self.changes += 1
-        self._key_of[blocks] = keys
-        first = self._block_of[keys]
-        taken = first >= 0
-        if np.count_nonzero(taken):
-            twins = (column[taken].tolist() for column in (keys, first, blocks))
-            for key, one, other in zip(*twins, strict=True):
-                self._twins.setdefault(key, [one]).append(other)
-            keys, blocks = keys[~taken], blocks[~taken]
-        self._block_of[keys] = blocks
+        self._bare += bare
+        queue = self._queue
+        if filled:
+            BlockRun(NO_CONTENT, filled, 0).enqueue(queue)
+        freed = bare + filled
+        for run in reversed(runs_of(held)):
+            run.refs -= 1
+            if not run.refs:
+                freed += run.blocks
+                run.rest = None
+                newest = queue.older
+                if newest.first_key == run.first_key + run.blocks and self._are_alone(run, newest):
+                    del self._runs[newest.first_key]
+                    newest.dequeue()
+                    run.blocks += newest.blocks
+                run.enqueue(queue)
+        return freed
 
-    def fill(self, blocks: Blocks) -> None:
-        """These hold something that nobody can ask for: content all the same."""
-        self._key_of[blocks] = NO_CONTENT
+    def enter(self, keys: Keys, start: int, stop: int, held: Held) -> None:
+        """The blocks from `start` on hold what `keys` says; their holder has what is in `held`."""
+        self.changes += 1
+        index = bisect_right(keys.stops, start)
+        while start < stop:
+            end = keys.stops[index]
+            key = keys.firsts[index] + start - (keys.stops[index - 1] if index else 0)
+            blocks = (end if end < stop else stop) - start
+            start += blocks
+            index += 1
+            while blocks:
+                entered = self._enter(key, blocks, held)
+                key += entered
+                blocks -= entered
 
     def empty(self, keys: range) -> None:
         """Nobody can ask for these contents again; their blocks keep their place in the queue."""
-        blocks = self._block_of[keys.start : keys.stop]
-        self._key_of[blocks[blocks >= 0]] = NO_CONTENT
-        blocks[:] = NOBODY
-        if self._twins:
-            for key in keys:
-                self._key_of[self._twins.pop(key, [])] = NO_CONTENT
+        key = keys.start
+        while key < keys.stop:
+            run = self._runs.pop(key, None)
+            if run is None:
+                break
+            key += run.blocks
+            while run is not None:
+                run.first_key = NO_CONTENT
+                following, run.twin = run.twin, None
+                run = following
 
-    def _oldest(self, blocks: int) -> Blocks:
-        """The least recently used free blocks; entries of those that were hit are skipped."""
-        found: list[Blocks] = []
-        missing = blocks
-        while missing:
-            start, stop = self._head, min(self._tail, self._head + missing)
-            window = self._queue[start:stop]
-            valid = self._place[window] == self._places[start:stop]
-            self._head = stop
-            found.append(window if np.count_nonzero(valid) == stop - start else window[valid])
-            missing -= len(found[-1])
-        return found[0] if len(found) == 1 else np.concatenate(found)
+    def _enter(self, key: int, blocks: int, held: Held) -> int:
+        """At most so many blocks from this key on, entered as one run; how many."""
+        first = self._runs.get(key)
+        if first is None:
+            if held:
+                run, whole = held[-1]
+                end = run.first_key + run.blocks
+                if end == key and run.blocks == whole and run.refs == 1 and self._is_alone(run):
+                    run.blocks += blocks
+                    held[-1] = (run, run.blocks)
+                    return blocks
+            self._runs[key] = run = BlockRun(key, blocks, 1)
+        else:
+            if first.blocks > blocks:
+                self._split(first, blocks)
+            while first.twin is not None:
+                first = first.twin
+            first.twin = run = BlockRun(key, first.blocks, 1)
+        held.append((run, run.blocks))
+        return run.blocks
 
-    def _keep_twins(self, keys: list[int], victims: list[int]) -> None:
-        """A content whose first block is gone is found in the next one that has it."""
-        shared = [
-            (key, block) for key, block in zip(keys, victims, strict=True) if key in self._twins
-        ]
-        for key, block in shared:
-            holders = self._twins.get(key)
-            if holders is None:
-                self._block_of[key] = NOBODY
-                continue
-            holders.remove(block)
-            self._block_of[key] = holders[0]
-            if len(holders) == 1:
-                del self._twins[key]
+    def _is_alone(self, run: BlockRun) -> bool:
+        """Whether no other run holds the same."""
+        return run.twin is None and self._runs[run.first_key] is run
 
-    def _append(self, blocks: Blocks) -> None:
-        """To the end of the LRU queue; what was hit since leaves holes, closed when it is full."""
-        if self._tail + len(blocks) > len(self._queue):
-            entries = self._queue[self._head : self._tail]
-            entries = entries[self._place[entries] == self._places[self._head : self._tail]]
-            self._head, self._tail = 0, len(entries)
-            self._queue[: self._tail] = entries
-            self._place[entries] = self._places[: self._tail]
-        self._queue[self._tail : self._tail + len(blocks)] = blocks
-        self._place[blocks] = self._places[self._tail : self._tail + len(blocks)]
-        self._tail += len(blocks)
+    def _are_alone(self, run: BlockRun, other: BlockRun) -> bool:
+        return self._is_alone(run) and self._is_alone(other)
+
+    def _split(self, run: BlockRun, blocks: int) -> BlockRun:
+        """Cut a run and its twins after so many blocks; returns what was cut off this one."""
+        key = run.first_key + blocks
+        mine, before = run, None
+        copy: BlockRun | None = self._runs[run.first_key]
+        while copy is not None:
+            tail = BlockRun(key, copy.blocks - blocks, copy.refs)
+            copy.blocks = blocks
+            if copy.refs:
+                tail.rest, copy.rest = copy.rest, tail
+            else:
+                tail.enqueue(copy)
+            if before is None:
+                self._runs[key] = tail
+            else:
+                before.twin = tail
+            before = tail
+            if copy is run:
+                mine = tail
+            copy = copy.twin
+        return mine
+
+    def _lose_tail(self, run: BlockRun, blocks: int) -> BlockRun:
+        """The last so many blocks of a run are to be overwritten; returns the run they are in."""
+        self.changes += 1
+        if blocks < run.blocks:
+            if self._is_alone(run):
+                return run
+            run = self._split(run, run.blocks - blocks)
+        first = self._runs[run.first_key]
+        if first is not run:
+            while first.twin is not None and first.twin is not run:
+                first = first.twin
+            first.twin = run.twin
+        elif run.twin is not None:
+            self._runs[run.first_key] = run.twin
+        else:
+            del self._runs[run.first_key]
+        return run

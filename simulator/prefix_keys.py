@@ -4,23 +4,16 @@ A block's key stands for all tokens up to and including the block (the chained h
 `hash_block_tokens`, SGLang's radix path): two blocks with one key are interchangeable. Keys come
 from what a trace knows: the earlier turns of a session, shared prefixes, or hash ids at their own
 granularity. All other tokens, generated ones too, are unique to their request.
+
+Keys are consecutive where one content follows the other, and only there (`keys.py`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
-import numpy as np
-from numpy.typing import NDArray
-
-from .errors import ConfigError
+from .keys import FIRST_KEY, NO_KEYS, Keys, keys_of_hashes
 from .trace import Trace
-
-Keys = NDArray[np.int64]
-
-NO_KEYS: Keys = np.zeros(0, dtype=np.int64)
-NO_CONTENT = 0
-"""The key of blocks that nobody will ask for again; no request has it."""
 
 
 class PrefixKeys:
@@ -39,8 +32,7 @@ class PrefixKeys:
         self._prompt: list[int] = trace.prompt_tokens.tolist()
         self._output: list[int] = trace.output_tokens.tolist()
         self._hashes = trace.block_hashes
-        self._hash_tokens = trace.hash_block_tokens or block_size
-        self._dense: dict[int, int] = {}
+        self._hashed: list[Keys] = []
         self._parent = _parent_rows(trace)
         self._group = trace.prefix_group
         self._group_tokens = None if trace.prefix_tokens is None else trace.prefix_tokens.tolist()
@@ -48,11 +40,11 @@ class PrefixKeys:
         self._streams: dict[int, Keys] = {}
         self._own: dict[int, range] = {}
         self._spare: dict[int, list[int]] = {}
-        self.used = self._hash_base = NO_CONTENT + 1
+        self.used = FIRST_KEY
         self._users = Counter(self._parent.values())
         if self._hashes is not None:
-            self._check_granularity()
-            self._number_hashes()
+            hash_tokens = trace.hash_block_tokens or block_size
+            self._hashed, self.used = keys_of_hashes(self._hashes, hash_tokens, block_size)
         if self._group is not None and self._group_tokens is not None:
             self._number_groups()
         self.has_children = set(self._parent.values())
@@ -110,11 +102,13 @@ class PrefixKeys:
         head = self._shared_head(row)
         total = (self._prompt[row] + self._output[row]) // self._size
         own = self._own[row] = self._range(total - len(head))
-        keys = np.arange(own.start, own.stop, dtype=np.int64)
-        return np.concatenate((head, keys)) if len(head) else keys
+        return head.then(own)
 
     def _range(self, keys: int) -> range:
-        """Keys that nobody uses, consecutive; lengths are rounded up so that they fit again."""
+        """Keys that nobody uses, consecutive; lengths are rounded up so that they fit again.
+
+        One more is left out, so that what others have does not go on with them.
+        """
         if not keys:
             return range(0)
         spare = self._spare.get(_room(keys))
@@ -122,47 +116,21 @@ class PrefixKeys:
             start = spare.pop()
         else:
             start = self.used
-            self.used += _room(keys)
+            self.used += _room(keys) + 1
         return range(start, start + keys)
 
     def _shared_head(self, row: int) -> Keys:
         prompt_blocks = self._prompt[row] // self._size
         parent = self._parent.get(row)
         if parent is not None:
-            return self.of(parent)[:prompt_blocks]
+            return self.of(parent).head(prompt_blocks)
         if self._hashes is not None:
-            return self._hashed(row)[:prompt_blocks]
+            return self._hashed[row].head(prompt_blocks)
         group = self._group[row] if self._group is not None else None
         if group is None or self._group_tokens is None:
             return NO_KEYS
-        return self._group_keys[group][
-            : min(self._group_tokens[row], self._prompt[row]) // self._size
-        ]
-
-    def _hashed(self, row: int) -> Keys:
-        """Block keys from hash ids: several blocks to an id, or several ids to a block."""
-        identities = self._hashes[row] if self._hashes is not None else ()
-        ids = np.array([self._dense[identity] for identity in identities], dtype=np.int64)
-        if self._hash_tokens >= self._size:
-            per_id = self._hash_tokens // self._size
-            return (self._hash_base + ids[:, None] * per_id + np.arange(per_id)).reshape(-1)
-        per_block = self._size // self._hash_tokens
-        return self._hash_base + ids[per_block - 1 :: per_block]
-
-    def _check_granularity(self) -> None:
-        larger, smaller = sorted((self._hash_tokens, self._size), reverse=True)
-        if larger % smaller:
-            raise ConfigError(
-                f"block_size {self._size} and the trace's {self._hash_tokens}-token hash blocks do "
-                "not divide each other: choose a block_size that divides them"
-            )
-
-    def _number_hashes(self) -> None:
-        for ids in self._hashes or ():
-            for identity in ids:
-                if identity not in self._dense:
-                    self._dense[identity] = len(self._dense)
-        self.used += len(self._dense) * max(1, self._hash_tokens // self._size)
+        shared = min(self._group_tokens[row], self._prompt[row])
+        return self._group_keys[group].head(shared // self._size)
 
     def _number_groups(self) -> None:
         longest: dict[str, int] = {}
@@ -170,8 +138,9 @@ class PrefixKeys:
             if group is not None:
                 longest[group] = max(longest.get(group, 0), tokens)
         for group, tokens in longest.items():
-            start, self.used = self.used, self.used + tokens // self._size
-            self._group_keys[group] = np.arange(start, self.used, dtype=np.int64)
+            keys = range(self.used, self.used + tokens // self._size)
+            self._group_keys[group] = NO_KEYS.then(keys)
+            self.used = keys.stop + 1
 
 
 def _room(keys: int) -> int:

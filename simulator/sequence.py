@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
+from .block_run import Held
 from .units import NEVER_NS
 
 
@@ -21,7 +19,6 @@ class Sequence:
 
     __slots__ = (
         "_active_ns",
-        "_block_ids",
         "_blocks",
         "_cached_tokens",
         "_eviction",
@@ -30,9 +27,9 @@ class Sequence:
         "_first_start_ns",
         "_first_token_ns",
         "_hashed_blocks",
+        "_held",
         "_joined_step",
         "_lost_tokens",
-        "_named_blocks",
         "_order",
         "_output_tokens",
         "_prefilled_tokens",
@@ -53,7 +50,7 @@ class Sequence:
         "row",
     )
 
-    _block_ids: NDArray[np.int64]
+    _held: Held
     _finish_step: int
     _first_context: int
     _joined_step: int
@@ -83,7 +80,6 @@ class Sequence:
         self._output_tokens = output_tokens
         self._produced_tokens = 0
         self._blocks = 0
-        self._named_blocks = 0
         self._hashed_blocks = 0
         self._order = -1
         self._version = 0

@@ -80,7 +80,7 @@ def test_full_blocks_of_a_common_prefix_are_hit_and_shared() -> None:
     assert desk.hits(1) == 8
     assert desk.cache.blocks_to_admit(desk.sequences[1], 12) == 1
     second = desk.compute(1)
-    assert second._block_ids[:2].tolist() == first._block_ids[:2].tolist()
+    assert second._held[0][0] is first._held[0][0]
     assert desk.cache.used_blocks == 4
 
 
@@ -137,8 +137,7 @@ def test_what_was_used_longest_ago_goes_first_and_a_hit_is_a_use() -> None:
         desk.end(desk.compute(row))
     filler = desk.compute(3)  # two blocks without content are left for it
     assert (desk.hits(4), desk.hits(5)) == (4, 4)
-    KVCache.grow(desk.cache, 1)
-    desk.cache._pop(1)
+    desk.cache.grow(1)
     assert (desk.hits(4), desk.hits(5)) == (4, 0)
     desk.end(filler)
 
@@ -156,8 +155,7 @@ def test_a_content_held_twice_is_found_until_both_are_gone() -> None:
     desk.compute(2), desk.compute(3)  # the first one's blocks are reused
     assert desk.hits(4) == 8
     desk.end(twins[1])
-    KVCache.grow(desk.cache, 2)
-    desk.cache._pop(2)
+    desk.cache.grow(2)
     assert desk.hits(4) == 0
 
 
