@@ -1,14 +1,15 @@
-"""`python -m tests.benchmarks [speed] [scale] [startup] [prices] [sweeps]`: all by default."""
+"""`python -m tests.benchmarks [NAME...]`: those named in `BENCHMARKS`, or all of them."""
 
 from __future__ import annotations
 
 import sys
 
-from . import price_speed, scale, speed, startup, sweeps
+from . import prefixes, price_speed, scale, speed, startup, sweeps
 from .report import write
 
 BENCHMARKS = {
     "speed": speed.compare,
+    "prefixes": prefixes.measure,
     "scale": scale.measure,
     "startup": startup.measure,
     "prices": price_speed.measure,

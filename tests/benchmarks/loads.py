@@ -21,27 +21,34 @@ from .prices import BLOCK_SIZE, BLOCKS, PeerPrices, tangent
 
 REQUESTS, PROMPT_TOKENS, OUTPUT_TOKENS = 10_000, 1000, 200
 MAX_NUM_BATCHED_TOKENS, MAX_NUM_SEQS = 8192, 256
-AZURE = Path(__file__).resolve().parents[3] / "shared/traces/azure_llm_2023_conv.csv.gz"
+TRACES = Path(__file__).resolve().parents[3] / "shared/traces"
+AZURE = TRACES / "azure_llm_2023_conv.csv.gz"
+MOONCAKE = TRACES / "mooncake_fast25_conversation.jsonl.gz"
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """rate: Poisson arrivals per second; None: the Azure trace, when it happened.
+    """source: Poisson arrivals per second, or a trace, when it happened.
 
     cache_use: mean share of the KV cache in use under the peer's own prices, measured; where the
     linear model touches them.
     """
 
     name: str
-    rate: float | None
+    source: float | Path
     cache_use: float
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its data is."""
+        return not isinstance(self.source, Path) or self.source.exists()
 
     def trace(self) -> Trace:
         """The requests."""
-        if self.rate is None:
-            return read_trace(AZURE)
+        if isinstance(self.source, Path):
+            return read_trace(self.source)
         prompt, output = f"fixed:{PROMPT_TOKENS}", f"fixed:{OUTPUT_TOKENS}"
-        return generate(requests=REQUESTS, rate=self.rate, prompt=prompt, output=output)
+        return generate(requests=REQUESTS, rate=self.source, prompt=prompt, output=output)
 
     def simulate(self, way: str) -> Result:
         """Serve the load; way: a name in `WAYS`."""
@@ -66,7 +73,7 @@ LOADS = {
         Load("8 req/s", 8, 0.101),
         Load("16 req/s", 16, 0.726),
         Load("30 req/s", 30, 0.959),
-        Load("azure", None, 0.068),
+        Load("azure", AZURE, 0.068),
     )
 }
 """From nearly idle to far beyond what the simulated engine can serve."""
@@ -74,4 +81,4 @@ LOADS = {
 
 def available() -> dict[str, Load]:
     """The loads whose data is here."""
-    return {name: load for name, load in LOADS.items() if load.rate or AZURE.exists()}
+    return {name: load for name, load in LOADS.items() if load.is_here}

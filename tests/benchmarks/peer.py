@@ -13,8 +13,9 @@ import json
 import os
 import re
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import count, islice, repeat
 from pathlib import Path
 
 from simulator import Trace
@@ -72,29 +73,31 @@ def replay(load: Load, *, prefix_caching: bool) -> PeerRun:
 
 
 def _workload(load: Load, folder: Path) -> list[str]:
-    if load.rate is None:
+    if isinstance(load.source, Path):
         return [str(write_mooncake(load.trace(), folder / "trace.jsonl"))]
     return [
         *("--input-tokens", str(PROMPT_TOKENS), "--output-tokens", str(OUTPUT_TOKENS)),
-        *("--request-count", str(REQUESTS), "--request-rate", str(load.rate)),
+        *("--request-count", str(REQUESTS), "--request-rate", str(load.source)),
     ]
 
 
 def write_mooncake(trace: Trace, path: Path) -> Path:
-    """The trace in the Mooncake format; every prompt of its own, so no prefix is ever shared."""
+    """The trace in the Mooncake format; without hash ids no prefix is ever shared."""
     unused = count()
+    hashes: Iterable[tuple[int, ...] | None] = trace.block_hashes or repeat(None)
+    assert trace.hash_block_tokens in (None, HASH_TOKENS), trace.hash_block_tokens
     columns = (
         trace.arrival_ns.tolist(),
         trace.prompt_tokens.tolist(),
         trace.output_tokens.tolist(),
     )
     with path.open("w", encoding="utf-8") as lines:
-        for arrival_ns, prompt_tokens, output_tokens in zip(*columns, strict=True):
+        for arrival_ns, prompt_tokens, output_tokens, ids in zip(*columns, hashes, strict=False):
             row = {
                 "timestamp": arrival_ns / NS_PER_MS,
                 "input_length": prompt_tokens,
                 "output_length": output_tokens,
-                "hash_ids": list(islice(unused, -(-prompt_tokens // HASH_TOKENS))),
+                "hash_ids": ids or list(islice(unused, -(-prompt_tokens // HASH_TOKENS))),
             }
             lines.write(json.dumps(row) + "\n")
     return path

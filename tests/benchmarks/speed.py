@@ -10,6 +10,7 @@ import json
 import sys
 from dataclasses import dataclass, field
 from math import exp, log
+from pathlib import Path
 from platform import python_build, python_compiler, python_version
 from statistics import median
 
@@ -100,7 +101,7 @@ def _write_ratios(samples: dict[str, Samples]) -> None:
         ratios = [f"{sample.ratio(*column):.2f}" for column in columns]
         walls = [middle(sample.peer_wall_s(caching), 0, 1e3) for caching in (True, False)]
         write_row([name, *ratios, *walls], width=18)
-    rates = [sample for name, sample in samples.items() if LOADS[name].rate]
+    rates = [sample for name, sample in samples.items() if not isinstance(LOADS[name].source, Path)]
     means = [exp(sum(log(s.ratio(*column)) for s in rates) / len(rates)) for column in columns]
     write_row(["mean of rates", *(f"{mean:.2f}" for mean in means)], width=18)
 
