@@ -24,19 +24,23 @@ class BlockRun:
         self.refs = refs
         self.rest: BlockRun | None = None
         self.twin: BlockRun | None = None
-        self.older = self
-        self.newer = self
+        self.older: BlockRun | None = None
+        self.newer: BlockRun | None = None
 
     def enqueue(self, newer: BlockRun) -> None:
         """Into the LRU queue, just before this one."""
         older = newer.older
+        assert older is not None
         self.older, self.newer = older, newer
         older.newer = newer.older = self
 
     def dequeue(self) -> None:
         """Out of the LRU queue."""
         older, newer = self.older, self.newer
+        assert older is not None
+        assert newer is not None
         older.newer, newer.older = newer, older
+        self.older = self.newer = None
 
 
 Held = list[tuple[BlockRun, int]]

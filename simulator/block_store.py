@@ -45,8 +45,9 @@ class BlockStore:
     def __init__(self, blocks: int) -> None:
         self.changes = 0
         self._bare = blocks
-        self._queue = BlockRun(NO_CONTENT, 0, 0)
+        self._queue = queue = BlockRun(NO_CONTENT, 0, 0)
         """Not a run: the oldest free run is its `newer`, the newest one its `older`."""
+        queue.older = queue.newer = queue
         self._runs: dict[int, BlockRun] = {}
         """First key -> the first run that begins with it."""
 
@@ -91,6 +92,7 @@ class BlockStore:
         queue = self._queue
         while blocks > 0:
             run = queue.newer
+            assert run is not None
             assert run is not queue, f"{blocks} blocks are taken that are not free"
             taken = run.blocks if run.blocks < blocks else blocks
             blocks -= taken
@@ -118,6 +120,7 @@ class BlockStore:
                 freed += run.blocks
                 run.rest = None
                 newest = queue.older
+                assert newest is not None
                 if newest.first_key == run.first_key + run.blocks and self._are_alone(run, newest):
                     del self._runs[newest.first_key]
                     newest.dequeue()
