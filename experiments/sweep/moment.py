@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from experiments.busy_moment import Seen, choose_row, choose_window
 from experiments.config import RunConfig
-from experiments.run import run_config
+from experiments.run import prepare, simulate_parts
 from simulator.result import NOT_YET
 from simulator.units import NS_PER_MS, NS_PER_S
 
@@ -111,7 +111,7 @@ def _show(lane: Lane) -> Shown:
     if len(workload.trace) > MOST_REQUESTS:
         first = workload.trace.take(np.arange(MOST_REQUESTS))
         workload = replace(workload, trace=first)
-    result = run_config(lane.config, workload=workload).result
+    result = simulate_parts(prepare(lane.config, workload=workload))
     return Shown(
         lane.point,
         {
