@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import atexit
 import multiprocessing.context
+import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-LOADED = ("joblib.externals.loky.process_executor", "experiments.sweep.runner")
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+"""In the environment before NumPy is loaded: its threads, which nothing here has work for, spin
+for 0.1 s when they start, on a core that another process needs."""
+
 _AVAILABLE = sys.platform == "linux"
 """Elsewhere processes do not fork, or not with numerical libraries in them."""
 
@@ -29,13 +35,30 @@ def warm_up(jobs: int, backend: str) -> None:
     if _AVAILABLE and jobs != 1 and backend == "loky":
         from multiprocessing import forkserver, resource_tracker
 
-        forkserver.set_forkserver_preload(list(LOADED))
+        forkserver.set_forkserver_preload(["experiments.loaded"])
         resource_tracker.ensure_running()  # before: to start it unblocks the signal
-        unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
+        with _ctrl_c_blocked(), _one_thread():
             forkserver.ensure_running()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
+
+
+@contextmanager
+def _ctrl_c_blocked() -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    ours = ONE_THREAD.keys() - os.environ.keys()
+    os.environ.update(ONE_THREAD | {**os.environ})
+    try:
+        yield
+    finally:
+        for name in ours:
+            del os.environ[name]
 
 
 def fork_context() -> BaseContext | None:

@@ -98,11 +98,20 @@ def run_config(
         RunwayError: the config cannot be run, or the run went wrong.
     """
     parts = prepare(config, trace=trace, workload=workload)
+    result = simulate_parts(parts, progress)
+    return Outcome(parts.config, result, _summary(parts, result))
+
+
+def simulate_parts(parts: Parts, progress: Callable[[int, int], None] | None = None) -> Result:
+    """Simulate what was prepared; nothing is summarised.
+
+    Raises:
+        RunwayError: the run went wrong.
+    """
     with warnings.catch_warnings():
         # What lies beyond the table is said once, in the summary, with its share.
         warnings.simplefilter("ignore", ExtrapolationWarning)
-        result = _simulate(parts, progress)
-    return Outcome(parts.config, result, _summary(parts, result))
+        return _simulate(parts, progress)
 
 
 def write_run(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import click
 
-from experiments.fork_server import warm_up
+from experiments.fork_server import ONE_THREAD, warm_up
 
 jobs_option = click.option(
     "--jobs",
@@ -30,6 +31,8 @@ def start_workers(args: Sequence[str]) -> None:
     Raises:
         click.UsageError: `--jobs` is no number.
     """
+    for name, value in ONE_THREAD.items():
+        os.environ.setdefault(name, value)
     if not {"--help", "-h"} & {*args}:
         _asked.main([*args], standalone_mode=False)
 

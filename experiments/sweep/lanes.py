@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from .point import WORKLOAD_SETTINGS
@@ -23,20 +24,47 @@ def choose_points(spec: SweepSpec, rows: pd.DataFrame) -> list[Point]:
     At most four points, spread evenly; none if no point ran.
     """
     ran = rows[rows["status"] == "ok"]
-    points = [point for point in spec.points() if point.index in set(ran["index"])]
-    for name in [name for name in spec.varied if name in WORKLOAD_SETTINGS]:
-        kept = _levels(points, name)
-        points = [p for p in points if p.values[name] == kept[len(kept) // 2]]
-    several = [name for name in spec.varied if len(_levels(points, name)) > 1]
-    by = next((name for name in (*_LANE_SETTINGS, *several) if name in several), None)
+    points = _of_one_workload(spec, {*ran["index"]})
+    by = _compared(spec, points)
     if by is None:
         return points[:1]
     best = best_first(ran)["index"].tolist()
     if by not in ("variant", "scheduler") and spec.samples is None:
         points = _companions(points, by, _widest(ran, points, by))
     rank = {index: place for place, index in enumerate(best)}
-    groups = [[p for p in points if p.values[by] == level] for level in _levels(points, by)]
+    groups = _groups(points, by)
     return _spread([min(group, key=lambda point: rank[point.index]) for group in groups])
+
+
+def foreseen_points(spec: SweepSpec, running: Container[int]) -> list[Point]:
+    """What `choose_points` will give if all these points run; none where results will decide.
+
+    running: indices of points.
+    """
+    points = _of_one_workload(spec, running)
+    by = _compared(spec, points)
+    if by is None:
+        return points[:1]
+    groups = _groups(points, by)
+    return [] if len(groups) < len(points) else _spread(points)
+
+
+def _of_one_workload(spec: SweepSpec, indices: Container[int]) -> list[Point]:
+    points = [point for point in spec.points() if point.index in indices]
+    for name in [name for name in spec.varied if name in WORKLOAD_SETTINGS]:
+        kept = _levels(points, name)
+        points = [p for p in points if p.values[name] == kept[len(kept) // 2]]
+    return points
+
+
+def _compared(spec: SweepSpec, points: list[Point]) -> str | None:
+    """The setting whose values stand beside each other; None: there is one point, or none."""
+    several = [name for name in spec.varied if len(_levels(points, name)) > 1]
+    return next((name for name in (*_LANE_SETTINGS, *several) if name in several), None)
+
+
+def _groups(points: list[Point], by: str) -> list[list[Point]]:
+    return [[p for p in points if p.values[by] == level] for level in _levels(points, by)]
 
 
 def _levels(points: list[Point], name: str) -> list[object]:

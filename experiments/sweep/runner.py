@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +15,9 @@ from simulator.errors import ConfigError
 
 from .backends import Workers, check_workers, workers
 from .description import write_sweep
-from .moment import moment_frame
-from .point import invalid, refusal, requests_digest, run_point, shared_workload, workload_settings
+from .jobs import Job, Key, list_jobs, run_job
+from .moment import Lane, Shown, foreseen_lanes, moment_frame, try_to_show
+from .point import refusal, requests_digest, shared_workload
 from .replicates import combined
 from .rows import sweep_frame
 from .sharing import Handle, file_key, in_memory, read_files
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int, float], None]
 """Called with (runs done, runs, simulated seconds of the runs that ran just now)."""
 
-Key = tuple[int, int]
-"""Which run: index of its point, place of its seed."""
+FOR_THE_TABLE = ("pandas", "pyarrow.parquet")
+"""Libraries that only the end of a sweep needs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,15 +49,6 @@ class SweepOutcome:
         from .notebook import outcome_html
 
         return outcome_html(self.rows)
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """A run that has to be done. file: its trace file, for the process that does it."""
-
-    key: Key
-    config: RunConfig
-    file: Handle | None = None
 
 
 def run_sweep(
@@ -85,7 +76,7 @@ def run_sweep(
     check_workers(jobs, backend)
     warm_up(jobs, backend)
     store = PointStore(out)
-    records, waiting = _plan(spec)
+    records, waiting = list_jobs(spec)
     files = read_files(job.config for job in waiting)
     _check(spec, records, waiting, in_memory(files))
     store.open(spec)
@@ -95,65 +86,23 @@ def run_sweep(
         jobs, backend = 1, "loky"
     with store.writing(), workers(files, store.folder, jobs=jobs, backend=backend) as pool:
         simulated_s = 0.0
-        for key, record in _run(pool, store, waiting):
+        shown: dict[int, Shown] = {}
+        for key, record in _run(pool, store, waiting, _foreseen(spec, records, pool), shown):
             records[key] = record
             simulated_s += record.get("simulated_s", 0.0)
             _tell(progress, records, spec, simulated_s)
         ordered = [_of_point(spec, records, index) for index in range(len(spec))]
         rows = sweep_frame(spec, ordered)
-        moment = moment_frame(spec, rows, pool)
+        moment = moment_frame(spec, rows, pool, shown)
     write_sweep(spec, out, ordered, rows, moment)
     counts = Counter(record["status"] for record in ordered)
     return SweepOutcome(rows, counts["ok"], counts["invalid"], counts["failed"], resumed)
 
 
-def _plan(spec: SweepSpec) -> tuple[dict[Key, Record], list[_Job]]:
-    """Records of runs that cannot be resolved, and the jobs in the order they are started."""
-    records: dict[Key, Record] = {}
-    jobs: list[_Job] = []
-    for point in spec.points():
-        for place, seed in enumerate(spec.runs):
-            try:
-                config = spec.config(point, seed)
-            except ConfigError as error:
-                records[point.index, place] = invalid(str(error))
-            else:
-                jobs.append(_Job((point.index, place), config))
-    return records, _longest_first(jobs)
-
-
-def _longest_first(jobs: Sequence[_Job]) -> list[_Job]:
-    """Those that take longest first, so that no process waits long for another at the end.
-
-    That is those with the most requests, then the lowest rate, at which steps are many and small,
-    then the least tokens in a step. Equal workloads stay side by side: each is built once a
-    process.
-    """
-    first: dict[str, Key] = {}
-    for job in jobs:
-        first.setdefault(workload_settings(job.config), job.key)
-
-    def order(job: _Job) -> tuple[float, float, Key, float, Key]:
-        config = job.config
-        return (
-            -_least(config.requests, config.head),
-            _least(config.rate),
-            first[workload_settings(config)],
-            _least(config.chunk_size, config.max_num_batched_tokens),
-            job.key,
-        )
-
-    return sorted(jobs, key=order)
-
-
-def _least(*limits: float | None) -> float:
-    return min((limit for limit in limits if limit is not None), default=inf)
-
-
 def _check(
     spec: SweepSpec,
     records: Mapping[Key, Record],
-    waiting: Sequence[_Job],
+    waiting: Sequence[Job],
     files: Mapping[str, Handle],
 ) -> None:
     """Refuse, before anything is written, what would be wrong at every point."""
@@ -166,7 +115,7 @@ def _check(
 
 
 def _require_one(
-    records: Mapping[Key, Record], waiting: Sequence[_Job], files: Mapping[str, Handle]
+    records: Mapping[Key, Record], waiting: Sequence[Job], files: Mapping[str, Handle]
 ) -> None:
     """Refuse a sweep none of whose points can be run, as a setting that all share makes it."""
     reasons = {key[0]: str(record["reason"]) for key, record in records.items()}
@@ -181,7 +130,7 @@ def _require_one(
 
 
 def _require_seeds_that_matter(
-    spec: SweepSpec, waiting: Sequence[_Job], files: Mapping[str, Handle]
+    spec: SweepSpec, waiting: Sequence[Job], files: Mapping[str, Handle]
 ) -> None:
     """Equal runs would make an interval of no width, which says nothing."""
     point = next(point for point in spec.points() if point.index == waiting[0].key[0])
@@ -196,7 +145,7 @@ def _require_seeds_that_matter(
         )
 
 
-def _take_up(store: PointStore, records: dict[Key, Record], waiting: list[_Job]) -> int:
+def _take_up(store: PointStore, records: dict[Key, Record], waiting: list[Job]) -> int:
     """Move jobs with a finished record from `waiting` to `records`; how many."""
     found = {job.key: store.finished(job.key[0], job.config) for job in waiting}
     kept = {key: record for key, record in found.items() if record is not None}
@@ -205,23 +154,44 @@ def _take_up(store: PointStore, records: dict[Key, Record], waiting: list[_Job])
     return len(kept)
 
 
-def _run(pool: Workers, store: PointStore, waiting: Sequence[_Job]) -> Iterator[tuple[Key, Record]]:
-    """Records as they are ready, each kept before it is handed on."""
+def _foreseen(spec: SweepSpec, records: Mapping[Key, Record], pool: Workers) -> Sequence[Lane]:
+    refused = {key[0] for key, record in records.items() if record["status"] == "invalid"}
+    return foreseen_lanes(spec, {*range(len(spec))} - refused, pool.handles)
+
+
+def _run(
+    pool: Workers,
+    store: PointStore,
+    waiting: Sequence[Job],
+    lanes: Sequence[Lane],
+    shown: dict[int, Shown],
+) -> Iterator[tuple[Key, Record]]:
+    """Records as they are ready, each kept before it is handed on.
+
+    lanes: to be done by a process that finds no run left, while others still have one. shown: where
+    they are put, by point.
+    """
     configs = {job.key: job.config for job in waiting}
-    shared = [_Job(j.key, j.config, _handle(j.config, pool.handles)) for j in waiting]
-    ready = pool.run(_run_job, shared)
-    import_module("pandas")  # for the table at the end; others are at work now
-    for key, record in ready:
-        store.keep(key[0], configs[key], record)
-        yield key, record
+    shared = [Job(j.key, j.config, _handle(j.config, pool.handles)) for j in waiting]
+    work: list[Job | Lane] = [*shared, *lanes]
+    ready = pool.run(_do, work)
+    for name in FOR_THE_TABLE:
+        import_module(name)  # others are at work now
+    for done in ready:
+        if isinstance(done, Shown):
+            shown[done.point] = done
+        elif done is not None:
+            key, record = done
+            store.keep(key[0], configs[key], record)
+            yield key, record
 
 
 def _handle(config: RunConfig, files: Mapping[str, Handle]) -> Handle | None:
     return files.get(file_key(config) or "")
 
 
-def _run_job(job: _Job) -> tuple[Key, Record]:
-    return job.key, run_point(job.config, job.file)
+def _do(job: Job | Lane) -> tuple[Key, Record] | Shown | None:
+    return try_to_show(job) if isinstance(job, Lane) else run_job(job)
 
 
 def _of_point(spec: SweepSpec, records: Mapping[Key, Record], index: int) -> Record:

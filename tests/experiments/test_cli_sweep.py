@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,6 +42,27 @@ def test_workers_start_before_the_command_is_known_as_its_flags_say(
     monkeypatch.setattr(workers, "warm_up", lambda *each: started.append(each))
     workers.start_workers(args)
     assert started == asked
+
+
+def test_numpy_starts_no_threads_that_it_has_no_work_for() -> None:
+    """They spin when they start, beside a process that loads too. Linux lists its threads."""
+    program = """
+import os
+from experiments.cli.workers import start_workers
+start_workers(["--jobs", "1"])
+import numpy
+print(len(os.listdir("/proc/self/task")) if os.path.exists("/proc/self/task") else 1)
+"""
+    environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.stdout == "1\n"
 
 
 def test_jobs_that_are_no_number_are_one_message(runway: Runway, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from experiments.plots.style import house_style
 from experiments.plots.sweep_table import SweepTable
 from experiments.plots.tradeoff import draw_tradeoff
 from experiments.sweep import load_spec
-from experiments.sweep.lanes import choose_points
+from experiments.sweep.lanes import choose_points, foreseen_points
 
 Grid = Mapping[str, Sequence[Any]]  # Any: swept values
 Values = Mapping[str, Sequence[float | None]]
@@ -269,6 +269,27 @@ def test_lanes_are_chosen_by_what_the_table_prints() -> None:
     rows["ttft_ms_p99"] = [90.0, 80.0, 80.01, 80.0]
     rows["tpot_ms_p99"] = 9.0
     assert [point.index for point in choose_points(spec, rows)] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("grid", "foreseen"),
+    [
+        ({"rate": [2, 4, 8]}, [1]),
+        ({"rate": [2, 4, 8], "scheduler": ["continuous", "chunked"]}, [2, 3]),
+        ({"chunk_size": [256, 512, 1024]}, [0, 1, 2]),
+        ({"scheduler": ["continuous", "chunked"], "chunk_size": [256, 512]}, []),
+        ({"chunk_size": [256, 512], "max_num_batched_tokens": [512, 2048]}, []),
+    ],
+)
+def test_lanes_are_foreseen_where_no_result_chooses_among_points(
+    grid: Grid, foreseen: list[int]
+) -> None:
+    spec = load_spec(None, {"requests": 10, "rate": 2} if "rate" not in grid else {}, grid)
+    rows = pd.DataFrame({"index": range(len(spec)), "status": "ok", "effective_chunk_size": 256})
+    rows[["request_goodput", "ttft_ms_p99", "tpot_ms_p99"]] = 1.0
+    assert [point.index for point in foreseen_points(spec, range(len(spec)))] == foreseen
+    if foreseen:
+        assert [point.index for point in choose_points(spec, rows)] == foreseen
 
 
 SCHEDULERS = ["static", "continuous", "chunked", "vllm", "sglang", "edf"]

@@ -142,10 +142,8 @@ def test_the_same_call_runs_only_what_is_missing(
     for name in FILES:
         (out / name).unlink()
     ran: list[int] = []
-    run_job = sweep_runner._run_job
-    monkeypatch.setattr(
-        sweep_runner, "_run_job", lambda job: ran.append(job.key[0]) or run_job(job)
-    )
+    run_job = sweep_runner.run_job
+    monkeypatch.setattr(sweep_runner, "run_job", lambda job: ran.append(job.key[0]) or run_job(job))
     seen: list[tuple[int, int]] = []
     outcome = run_sweep(spec, out, progress=lambda done, total, _: seen.append((done, total)))
     assert ran == [2, 3]
@@ -223,6 +221,25 @@ def test_the_moment_is_the_long_prompt_on_running_streams(spec_of: SpecOf, tmp_p
     chunks = steps[(steps["point"] == 0) & (steps["prefill_tokens"] > 0)]
     assert chunks["prefill_tokens"].tolist() == [64] * 9 + [24]
     assert chunks["decode_seqs"].unique().tolist() == [2]
+
+
+def test_what_the_moment_needs_is_simulated_beside_the_last_runs(
+    spec_of: SpecOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no result decides which points it shows; the moment is the same."""
+    spec, out = spec_of({"chunk_size": [64, None]}), tmp_path / "out"
+    run_sweep(spec, out)
+    shown: list[list[int]] = []
+    frame = sweep_runner.moment_frame
+
+    def seen(*each: Any) -> Any:
+        shown.append(sorted(each[-1]))
+        return frame(*each[:-1], {})
+
+    monkeypatch.setattr(sweep_runner, "moment_frame", seen)
+    run_sweep(spec, tmp_path / "again")
+    assert shown == [[0, 1]]
+    assert contents(tmp_path / "again") == contents(out)
 
 
 def test_jobs_must_be_a_number_of_processes(spec_of: SpecOf, tmp_path: Path) -> None:

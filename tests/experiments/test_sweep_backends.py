@@ -13,6 +13,7 @@ import pytest
 from experiments import workload
 from experiments.sweep import SweepSpec, load_spec, run_sweep, runner
 from experiments.sweep.backends import check_workers
+from experiments.sweep.jobs import Job, list_jobs
 from experiments.sweep.sharing import file_key, mapped, read_files
 from simulator.errors import ConfigError, RunwayError
 
@@ -106,7 +107,7 @@ def test_of_a_workload_the_point_with_the_most_steps_starts_first(spec: SweepSpe
     base = {name: value for name, value in spec.base.items() if name != "kv_blocks"}
     grid = {"rate": [5.0, 10.0], "chunk_size": [None, 64], "max_num_batched_tokens": [None, 512]}
     asked = load_spec(None, base, grid)
-    records, jobs = runner._plan(asked)
+    records, jobs = list_jobs(asked)
     assert not records
     order = [
         (job.config.rate, job.config.chunk_size, job.config.max_num_batched_tokens) for job in jobs
@@ -118,7 +119,7 @@ def test_of_a_workload_the_point_with_the_most_steps_starts_first(spec: SweepSpe
 def test_the_points_that_take_longest_start_first() -> None:
     """Most requests first; of as many the lowest rate, where most steps have few sequences."""
     grid = {"requests": [20, 40], "rate": [9.0, 3.0], "max_num_batched_tokens": [1024, 512]}
-    _, jobs = runner._plan(load_spec(None, {"cost_model": "lesson"}, grid))
+    _, jobs = list_jobs(load_spec(None, {"cost_model": "lesson"}, grid))
     order = [(j.config.requests, j.config.rate, j.config.max_num_batched_tokens) for j in jobs]
     assert order == [
         (n, rate, size) for n in (40, 20) for rate in (3.0, 9.0) for size in (512, 1024)
@@ -145,7 +146,7 @@ def test_what_is_sent_with_a_point_does_not_grow_with_the_trace(
         files = read_files([config])
         with mapped(files, tmp_path) as handles:
             handle = handles[str(file_key(config))]
-            job = runner._Job((0, 0), config, handle)
+            job = Job((0, 0), config, handle)
             sizes.append(len(pickle.dumps(job)))
             arrivals = handle.get().trace.arrival_ns
             assert len(arrivals) == rows

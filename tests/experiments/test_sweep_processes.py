@@ -6,6 +6,7 @@ import os
 import select
 import subprocess
 import sys
+from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
@@ -20,17 +21,37 @@ forked = pytest.mark.skipif(sys.platform != "linux", reason="processes are forke
 PARENT = "__import__('os').getppid()"
 INTERRUPT = "__import__('os').kill(__import__('os').getpid(), 2) or 'still here'"
 IS_LOADED = "'experiments.sweep.runner' in __import__('sys').modules"
+IS_FROZEN = "__import__('gc').get_freeze_count() > 0"
+THREADS = "__import__('os').environ.get('OPENBLAS_NUM_THREADS')"
 DIE = "__import__('os').kill(__import__('os').getpid(), 9)"
 
 
 @forked
 def test_a_process_is_forked_with_everything_loaded() -> None:
     """Of a pool that loads nothing itself."""
+    forkserver._forkserver._stop()  # one of another test has loaded other things
     warm_up(2, "loky")
     context = fork_context()
     assert context is not None
     with context.Pool(1) as pool:
         assert pool.apply(eval, (IS_LOADED,))
+        assert pool.apply(eval, (IS_FROZEN,))
+
+
+@forked
+@pytest.mark.parametrize("asked", [None, "2"])
+def test_a_process_has_one_thread_of_its_own_unless_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch, asked: str | None
+) -> None:
+    """The environment of the process that leads stays as it was."""
+    if asked is None:
+        monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    else:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", asked)
+    forkserver._forkserver._stop()  # one of another test has another environment
+    with processes(2) as unordered:
+        assert [*unordered(eval, [THREADS] * 2)] == [asked or "1"] * 2
+    assert os.environ.get("OPENBLAS_NUM_THREADS") == asked
 
 
 @forked
