@@ -12,18 +12,16 @@ class BlockRun:
     first_key: what its first block holds; every further block holds the next key.
     blocks: how many. refs: holders of each of them.
     rest: what was split off its end since somebody took hold of it.
-    twin: the next of the runs that hold the same, in the order in which they were entered.
     older, newer: its neighbours in the LRU queue, while nobody holds it.
     """
 
-    __slots__ = ("blocks", "first_key", "newer", "older", "refs", "rest", "twin")
+    __slots__ = ("blocks", "first_key", "newer", "older", "refs", "rest")
 
     def __init__(self, first_key: int, blocks: int, refs: int) -> None:
         self.first_key = first_key
         self.blocks = blocks
         self.refs = refs
         self.rest: BlockRun | None = None
-        self.twin: BlockRun | None = None
         self.older: BlockRun | None = None
         self.newer: BlockRun | None = None
 

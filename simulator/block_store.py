@@ -14,6 +14,7 @@ something that is not.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 
 from .block_run import NO_CONTENT, BlockRun, Held, runs_of
 from .keys import Keys
@@ -40,7 +41,7 @@ class BlockStore:
     changes: counts what may change the answer of `find`.
     """
 
-    __slots__ = ("_bare", "_queue", "_runs", "changes")
+    __slots__ = ("_bare", "_queue", "_runs", "_twins", "changes")
 
     def __init__(self, blocks: int) -> None:
         self.changes = 0
@@ -50,6 +51,8 @@ class BlockStore:
         queue.older = queue.newer = queue
         self._runs: dict[int, BlockRun] = {}
         """First key -> the first run that begins with it."""
+        self._twins: dict[int, deque[BlockRun]] = {}
+        """First key -> all runs that hold the same, in the order they were entered, if several."""
 
     def find(self, keys: Keys, most: int) -> Found:
         """The leading contents, up to the first that no block holds; at most so many."""
@@ -121,7 +124,9 @@ class BlockStore:
                 run.rest = None
                 newest = queue.older
                 assert newest is not None
-                if newest.first_key == run.first_key + run.blocks and self._are_alone(run, newest):
+                if newest.first_key == run.first_key + run.blocks and self._have_no_twins(
+                    run, newest
+                ):
                     del self._runs[newest.first_key]
                     newest.dequeue()
                     run.blocks += newest.blocks
@@ -151,19 +156,17 @@ class BlockStore:
             if run is None:
                 break
             key += run.blocks
-            while run is not None:
-                run.first_key = NO_CONTENT
-                following, run.twin = run.twin, None
-                run = following
+            for twin in self._twins.pop(run.first_key, (run,)):
+                twin.first_key = NO_CONTENT
 
     def _enter(self, key: int, blocks: int, held: Held) -> int:
         """At most so many blocks from this key on, entered as one run; how many."""
         first = self._runs.get(key)
         if first is None:
             if held:
-                run, whole = held[-1]
+                run, _ = held[-1]
                 end = run.first_key + run.blocks
-                if end == key and run.blocks == whole and run.refs == 1 and self._is_alone(run):
+                if end == key and run.refs == 1 and run.first_key not in self._twins:
                     run.blocks += blocks
                     held[-1] = (run, run.blocks)
                     return blocks
@@ -171,55 +174,52 @@ class BlockStore:
         else:
             if first.blocks > blocks:
                 self._split(first, blocks)
-            while first.twin is not None:
-                first = first.twin
-            first.twin = run = BlockRun(key, first.blocks, 1)
+            run = BlockRun(key, first.blocks, 1)
+            self._twins.setdefault(key, deque((first,))).append(run)
         held.append((run, run.blocks))
         return run.blocks
 
-    def _is_alone(self, run: BlockRun) -> bool:
-        """Whether no other run holds the same."""
-        return run.twin is None and self._runs[run.first_key] is run
-
-    def _are_alone(self, run: BlockRun, other: BlockRun) -> bool:
-        return self._is_alone(run) and self._is_alone(other)
+    def _have_no_twins(self, run: BlockRun, other: BlockRun) -> bool:
+        return run.first_key not in self._twins and other.first_key not in self._twins
 
     def _split(self, run: BlockRun, blocks: int) -> BlockRun:
         """Cut a run and its twins after so many blocks; returns what was cut off this one."""
         key = run.first_key + blocks
-        mine, before = run, None
-        copy: BlockRun | None = self._runs[run.first_key]
-        while copy is not None:
-            tail = BlockRun(key, copy.blocks - blocks, copy.refs)
-            copy.blocks = blocks
-            if copy.refs:
-                tail.rest, copy.rest = copy.rest, tail
-            else:
-                tail.enqueue(copy)
-            if before is None:
-                self._runs[key] = tail
-            else:
-                before.twin = tail
-            before = tail
-            if copy is run:
-                mine = tail
-            copy = copy.twin
-        return mine
+        twins = self._twins.get(run.first_key)
+        if twins is None:
+            self._runs[key] = tail = _cut(run, blocks)
+            return tail
+        tails = self._twins[key] = deque([_cut(twin, blocks) for twin in twins])
+        self._runs[key] = tails[0]
+        return tails[twins.index(run)]
 
     def _lose_tail(self, run: BlockRun, blocks: int) -> BlockRun:
         """The last so many blocks of a run are to be overwritten; returns the run they are in."""
         self.changes += 1
+        key = run.first_key
+        if key not in self._twins:
+            if blocks == run.blocks:
+                del self._runs[key]
+            return run
         if blocks < run.blocks:
-            if self._is_alone(run):
-                return run
             run = self._split(run, run.blocks - blocks)
-        first = self._runs[run.first_key]
-        if first is not run:
-            while first.twin is not None and first.twin is not run:
-                first = first.twin
-            first.twin = run.twin
-        elif run.twin is not None:
-            self._runs[run.first_key] = run.twin
+            key = run.first_key
+        twins = self._twins[key]
+        if twins[0] is run:
+            twins.popleft()
+            self._runs[key] = twins[0]
         else:
-            del self._runs[run.first_key]
+            twins.remove(run)
+        if len(twins) == 1:
+            del self._twins[key]
         return run
+
+
+def _cut(run: BlockRun, blocks: int) -> BlockRun:
+    tail = BlockRun(run.first_key + blocks, run.blocks - blocks, run.refs)
+    run.blocks = blocks
+    if run.refs:
+        tail.rest, run.rest = run.rest, tail
+    else:
+        tail.enqueue(run)  # it is taken before its head
+    return tail

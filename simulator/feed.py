@@ -17,9 +17,10 @@ from collections import deque
 from heapq import heapify, heappop, heappush
 from typing import Protocol
 
-from .errors import ConfigError, WorkloadError
+from .errors import ConfigError
 from .sequence import Sequence
 from .trace import Trace
+from .turns import earlier_turns
 
 
 class ArrivalFeed(Protocol):
@@ -241,25 +242,11 @@ class SessionFeed:
 
 def _turns(trace: Trace) -> tuple[dict[int, list[int]], list[int]]:
     """(row -> the rows that continue it, rows that continue none), all ascending."""
-    rows = {trace.id_of(row): row for row in range(len(trace))}
+    earlier = earlier_turns(trace)
     next_turns: dict[int, list[int]] = {}
-    first: list[int] = []
-    for row, parent in enumerate(trace.parent or (None,) * len(trace)):
-        earlier = None if parent is None else rows.get(parent)
-        if earlier is None:
-            first.append(row)
-        else:
-            next_turns.setdefault(earlier, []).append(row)
-    reached = list(first)
-    for row in reached:
-        reached += next_turns.get(row, ())
-    if len(reached) < len(trace):
-        name = trace.id_of(min({*range(len(trace))} - {*reached}))
-        raise WorkloadError(
-            f"request {name!r}: the turns before it lead back to itself, so it would never arrive: "
-            "correct the parent column"
-        )
-    return next_turns, first
+    for row, parent in earlier.items():
+        next_turns.setdefault(parent, []).append(row)
+    return next_turns, [row for row in range(len(trace)) if row not in earlier]
 
 
 def _listed(column: object) -> list[int] | None:

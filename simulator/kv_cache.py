@@ -102,6 +102,9 @@ class KVCache:
     def admit(self, sequence: Sequence) -> None:
         """The sequence leaves the queue; cached leading blocks become its own."""
 
+    def forget(self, sequence: Sequence) -> None:
+        """It has left for good: nobody asks again for what only it began with."""
+
     def extend(self, sequence: Sequence, tokens: int) -> None:
         """Blocks for the first `tokens` tokens of a sequence whose prompt is being computed."""
         blocks = -(-tokens // self.block_size)

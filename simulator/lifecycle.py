@@ -73,6 +73,7 @@ class Lifecycle:
     def reject(self, sequence: Sequence, reason: str) -> None:
         """Turned away on arrival."""
         self.requests.reject(sequence, reason)
+        self._kv.forget(sequence)
         self.ended += 1
         self._feed.ended(sequence.row, sequence.arrival_ns)
 
@@ -195,6 +196,7 @@ class Lifecycle:
                 assert sequence._eviction is not None
                 self._view.waiting.remove(sequence)
                 self.requests.resume(sequence._eviction, end_ns, cached_tokens=0)
+                self._kv.forget(sequence)
             finish(sequence, end_ns)
             if self._answers:
                 self._feed.ended(sequence.row, end_ns)

@@ -193,8 +193,12 @@ class PrefixCache(KVCache):
         sequence._held = []
         self._live.pop(sequence.row, None)
         if ended:
-            for keys in self.keys.forget(sequence.row):
-                self._store.empty(keys)
+            self.forget(sequence)
+
+    def forget(self, sequence: Sequence) -> None:
+        """It has left for good: what only it and those before it had cannot be hit again."""
+        for keys in self.keys.forget(sequence.row):
+            self._store.empty(keys)
 
     def _hash(self, sequence: Sequence, tokens: int) -> None:
         """The full blocks of the first `tokens` tokens can be found from now on."""

@@ -14,6 +14,7 @@ from collections import Counter
 
 from .keys import FIRST_KEY, NO_KEYS, Keys, keys_of_hashes
 from .trace import Trace
+from .turns import earlier_turns
 
 
 class PrefixKeys:
@@ -25,6 +26,7 @@ class PrefixKeys:
 
     Raises:
         ConfigError: the trace's hash granularity and the block size do not divide each other.
+        WorkloadError: a turn that would have to come before itself.
     """
 
     def __init__(self, trace: Trace, block_size: int) -> None:
@@ -33,7 +35,7 @@ class PrefixKeys:
         self._output: list[int] = trace.output_tokens.tolist()
         self._hashes = trace.block_hashes
         self._hashed: list[Keys] = []
-        self._parent = _parent_rows(trace)
+        self._parent = earlier_turns(trace)
         self._group = trace.prefix_group
         self._group_tokens = None if trace.prefix_tokens is None else trace.prefix_tokens.tolist()
         self._group_keys: dict[str, Keys] = {}
@@ -72,9 +74,18 @@ class PrefixKeys:
     def of(self, row: int) -> Keys:
         """Keys of the leading full blocks that others may have too, or that were `completed`."""
         keys = self._streams.get(row)
-        if keys is None:
-            whole = row in self.has_children
-            keys = self._streams[row] = self._whole(row) if whole else self._shared_head(row)
+        if keys is not None:
+            return keys
+        turns = [row]  # it and the earlier ones that were not asked for yet
+        parent = self._parent.get(row)
+        while parent is not None and parent not in self._streams:
+            turns.append(parent)
+            parent = self._parent.get(parent)
+        for turn in reversed(turns):
+            whole = turn in self.has_children
+            keys = self._whole(turn) if whole else self._shared_head(turn)
+            self._streams[turn] = keys
+        assert keys is not None
         return keys
 
     def complete(self, row: int) -> None:
@@ -146,14 +157,3 @@ class PrefixKeys:
 def _room(keys: int) -> int:
     """Keys set aside for a request with so many of its own."""
     return 1 << (keys - 1).bit_length()
-
-
-def _parent_rows(trace: Trace) -> dict[int, int]:
-    if trace.parent is None:
-        return {}
-    rows = {trace.id_of(row): row for row in range(len(trace))}
-    return {
-        row: rows[parent]
-        for row, parent in enumerate(trace.parent)
-        if parent is not None and parent in rows
-    }

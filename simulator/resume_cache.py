@@ -99,7 +99,11 @@ class ResumeCache(KVCache):
         else:
             self._bare += content  # nobody waits for what is in any of the free blocks
         if ended:
-            self._left.pop(sequence, None)
+            self.forget(sequence)
+
+    def forget(self, sequence: Sequence) -> None:
+        """It will not come back for what it left; the blocks keep their place in the queue."""
+        self._left.pop(sequence, None)
 
     def _unknown(self, sequence: Sequence, tokens: int) -> int:
         """Of its first `tokens`, those whose ids are not known: sampled by a step in flight."""

@@ -117,7 +117,9 @@ def simulate(
 
 
 def _run(env: simpy.Environment, clock: EngineClock, engine: Engine) -> None:
-    """The event loop, without cycle collection: it makes no cycles, and looking for them costs."""
+    """The event loop, without cycle collection: it leaves no cycles behind while it runs, and
+    looking for them costs.
+    """
     collecting = gc.isenabled()
     gc.disable()
     try:

@@ -51,6 +51,7 @@ ORDER = (
         "block_run",
         "sequence",
         "trace",
+        "turns",
         "feed",
     ),
     *("client_delay", "result", "request_log"),

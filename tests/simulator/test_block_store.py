@@ -19,7 +19,8 @@ from tests.strategies import steady
 BLOCKS = 20
 
 PROMPTS = ((1, 2, 3, 4, 5), (1, 2, 3, 6, 7, 8), (1, 2, 9), (10, 11, 12, 13), (1, 14, 15, 16))
-"""Hash ids of five prompts that have beginnings in common, a block an id."""
+"""Hash ids of five prompts, a block an id; all but one have beginnings in common."""
+OF_ITS_OWN = 3
 
 
 class OneByOne:
@@ -57,6 +58,10 @@ class OneByOne:
             self.content.pop(block, None)
             self.order = [(known, other) for known, other in self.order if other != block]
         return taken
+
+    def empty(self, contents: list[object]) -> None:
+        """Nobody asks for these again: what holds them is content all the same."""
+        self.order = [(known, block) for known, block in self.order if known not in contents]
 
     def enter(self, blocks: list[int], contents: list[object]) -> None:
         """They can be found, behind others with the same content."""
@@ -135,11 +140,21 @@ class Both:
         self.free += freed
         self.holders.remove(holder)
 
+    def empty(self) -> None:
+        """What `OF_ITS_OWN` has goes out of use, if nobody has it now; it may come again."""
+        keys = self.keys[OF_ITS_OWN]
+        if all(holder.keys is not keys for holder in self.holders):
+            ids = PROMPTS[OF_ITS_OWN]
+            self.store.empty(range(keys.firsts[0], keys.firsts[0] + len(keys)))
+            self.single.empty([ids[: end + 1] for end in range(len(ids))])
+
     def step(self) -> None:
         """One thing at random; then everything cached is found in both."""
         holder = self.random.choice(self.holders) if self.holders else None
-        action = self.random.choice(("begin", "compute", "compute", "grow", "end"))
-        if holder is None or (action == "begin" and len(self.holders) < 5):
+        action = self.random.choice(("begin", "compute", "compute", "grow", "end", "empty"))
+        if action == "empty":
+            self.empty()
+        elif holder is None or (action == "begin" and len(self.holders) < 5):
             self.begin()
         elif action == "compute":
             self.compute(holder)

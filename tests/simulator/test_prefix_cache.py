@@ -12,17 +12,23 @@ from hypothesis import strategies as st
 from costmodels import ConstantCostModel
 from simulator import ChunkedPrefillScheduler, EngineView, KVCache, Plan, Result, Trace, simulate
 from simulator.decode_pool import DecodePool
-from simulator.errors import ConfigError, InvalidPlanError
+from simulator.errors import ConfigError, InvalidPlanError, WorkloadError
 from simulator.feed import SequenceMaker
 from simulator.identities import IdentityError, check_identities
 from simulator.metrics import summarize
 from simulator.prefix_cache import PrefixCache
+from simulator.prefix_keys import PrefixKeys
 from simulator.resume_cache import ResumeCache
 from simulator.schedulers import VllmScheduler
 from simulator.sequence import Sequence
 from simulator.step_log import TokenLog
 from tests.simulator.facts import assert_same
-from tests.simulator.shared_prefixes import NamingPrefixCache, prefix_caches, sharing_traces
+from tests.simulator.shared_prefixes import (
+    NamingPrefixCache,
+    WatchedPrefixCache,
+    prefix_caches,
+    sharing_traces,
+)
 from tests.simulator.test_identities import changed
 from tests.simulator.test_scheduler_conformance import WAYS, check_end
 from tests.strategies import SCHEDULER_STRATEGIES, cost_models, loads, steady, traces
@@ -164,6 +170,65 @@ def test_keys_of_ended_requests_are_given_out_again() -> None:
     for row in range(50):
         desk.end(desk.compute(row))
     assert desk.cache.keys.used < 40
+
+
+def test_what_is_computed_after_somebody_asked_is_found_when_he_asks_again() -> None:
+    desk = Desk(sharing(12, 12, prefix=8), blocks=8)
+    desk.cache.admit(desk.sequences[0])
+    assert desk.hits(1) == 0
+    desk.extend(desk.sequences[0])
+    assert desk.hits(1) == 8
+
+
+def test_what_a_request_has_of_its_own_never_goes_on_with_what_another_has() -> None:
+    """Whatever their lengths: ranges that touch would be taken for one prompt."""
+    rows = 40
+    keys = PrefixKeys(sharing(*[4 * (row + 1) for row in range(rows)], prefix=4), block_size=4)
+    for row in range(rows):
+        keys.complete(row)
+    ranges = [
+        (first, first + stop - start)
+        for row in range(rows)
+        for first, start, stop in zip(
+            keys.of(row).firsts, (0, *keys.of(row).stops), keys.of(row).stops, strict=False
+        )
+    ]
+    assert len({first for first, _ in ranges} & {end for _, end in ranges}) == 0
+
+
+def test_a_late_turn_of_a_long_conversation_may_be_the_first_that_is_asked_for() -> None:
+    turns = 5000
+    trace = Trace(
+        arrival_ns=np.zeros(turns, np.int64),
+        prompt_tokens=np.arange(1, turns + 1) * 4,
+        output_tokens=np.ones(turns, np.int64),
+        ids=tuple(map(str, range(turns))),
+        parent=(None, *map(str, range(turns - 1))),
+    )
+    keys = PrefixKeys(trace, block_size=4)
+    assert len(keys.of(turns - 1)) == turns - 1
+
+
+def test_keys_of_a_conversation_are_given_back_though_its_last_turn_is_rejected() -> None:
+    """Fifty conversations, of which the second turn is too long."""
+    rows = 100
+    trace = Trace(
+        arrival_ns=np.arange(rows) * 10**9,
+        prompt_tokens=np.array((8, 400) * (rows // 2)),
+        output_tokens=np.full(rows, 8),
+        ids=tuple(map(str, range(rows))),
+        parent=tuple(str(row - 1) if row % 2 else None for row in range(rows)),
+    )
+    kv = WatchedPrefixCache(64, block_size=4)
+    simulate(trace, VllmScheduler(64, 4), PRICES, kv, sessions=False, max_model_len=100)
+    assert isinstance(kv.last, PrefixCache)
+    assert kv.last.keys.used < 20
+
+
+def test_turns_that_lead_back_to_themselves_are_refused() -> None:
+    trace = sharing(20, 20, prefix=0).changed("", ids=("a", "b"), parent=("b", "a"))
+    with pytest.raises(WorkloadError, match="request 'a': the turns before it lead back"):
+        served(trace, blocks=64, sessions=False)
 
 
 def test_block_sizes_that_do_not_divide_the_hash_blocks_are_refused() -> None:
@@ -315,6 +380,9 @@ def test_leaps_steps_and_the_slow_path_agree_with_a_prefix_cache(
     result = simulate(trace, new_scheduler(), cost_model, kv, **load)
 
     check_end(result, kv, stopped="stop_ns" in load)
+    if isinstance(kv.last, PrefixCache) and "stop_ns" not in load:
+        assert not kv.last.keys._streams, "everybody has left"
+        assert not kv.last.keys._own
     limit = getattr(new_scheduler(), "step_token_limit", None)
     check_identities(result, users=load.get("users"), step_token_limit=limit)
     for way in WAYS:
