@@ -45,6 +45,11 @@ class Parts:
     cost_model: LoadedCostModel
     memory: Memory
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Settings that change less than their name says."""
+        return (*self.policy.notes, *self.memory.notes)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
@@ -233,5 +238,5 @@ def _provenance(parts: Parts) -> dict[str, Any]:  # Any: JSON values
             "origin": memory.origin,
             "max_model_len": memory.max_model_len,
         },
-        "notes": [*parts.policy.notes, *memory.notes],
+        "notes": list(parts.notes),
     }

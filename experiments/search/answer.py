@@ -80,6 +80,7 @@ class Answer:
             "effective_chunk_size": found.effective_chunk_size if found else None,
             "resolved": {k: found.resolved.get(k) for k in POLICY_FIELDS} if found else None,
             "vllm_flags": self.flags(knobs),
+            "notes": list(found.notes) if found else [],
             "baseline_rate": self.baseline_rate,
             "at_rate": _numbers(self.at),
             "beyond": _numbers(self.beyond),

@@ -20,7 +20,7 @@ from .values import Label, Setting, by_setting, swept_values
 from .variants import Variant, read_variants
 
 SECTIONS = ("base", "grid", "variants", "samples", "seeds")
-RECORDED = ("points", "confidence", "slo", "setting", "provenance")
+RECORDED = ("points", "confidence", "slo", "setting", "notes", "provenance")
 """What a sweep adds to the sweep.yaml that it writes; ignored when that file is run again."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from .backends import Workers, check_workers, workers
 from .description import write_sweep
 from .jobs import Job, Key, list_jobs, run_job
 from .moment import Lane, Shown, foreseen_lanes, moment_frame, try_to_show
+from .notes import Notes, notes_of
 from .point import refusal, requests_digest, shared_workload
 from .replicates import combined
 from .rows import sweep_frame
@@ -36,13 +37,17 @@ FOR_THE_TABLE = ("pandas", "pyarrow.parquet")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SweepOutcome:
-    """A finished sweep. rows: `sweep.parquet`. resumed: runs kept from an earlier start."""
+    """A finished sweep. rows: `sweep.parquet`. resumed: runs kept from an earlier start.
+
+    notes: settings that change less than their name says.
+    """
 
     rows: pd.DataFrame
     ok: int
     invalid: int
     failed: int
     resumed: int
+    notes: Notes = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
         """For notebooks: the best points by goodput."""
@@ -96,7 +101,14 @@ def run_sweep(
         moment = moment_frame(spec, rows, pool, shown)
     write_sweep(spec, out, ordered, rows, moment)
     counts = Counter(record["status"] for record in ordered)
-    return SweepOutcome(rows, counts["ok"], counts["invalid"], counts["failed"], resumed)
+    return SweepOutcome(
+        rows,
+        ok=counts["ok"],
+        invalid=counts["invalid"],
+        failed=counts["failed"],
+        resumed=resumed,
+        notes=notes_of(ordered),
+    )
 
 
 def _check(

@@ -41,6 +41,17 @@ def test_the_answer_is_said_first_with_flags_and_files(
     assert "kept from before" in again.stdout
 
 
+def test_what_a_recommended_setting_does_not_change_is_told_once(
+    search: Callable[..., Result], tmp_path: Path
+) -> None:
+    asked = ("--slo", "ttft_max=30ms", "--schedulers", "continuous,chunked", "--no-figures")
+    result = search(*asked, "--kv-dtype", "fp8", "--chunk-size", 10)
+    assert result.stdout.count("! kv_dtype fp8 is not used: prices are those of per-token") == 1
+    assert result.stdout.count("! chunk_size 10 is not used by continuous") == 1
+    answers = json.loads((tmp_path / "out" / "search.json").read_text())["answers"]
+    assert [len(answer["notes"]) for answer in answers] == [2, 1]
+
+
 def test_json_is_the_file(search: Callable[..., Result], tmp_path: Path) -> None:
     result = search("--slo", "ttft_max=30ms", "--json", "--no-figures")
     assert json.loads(result.stdout) == json.loads((tmp_path / "out" / "search.json").read_text())
