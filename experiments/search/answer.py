@@ -59,7 +59,9 @@ class Answer:
         """What to paste behind `vllm serve`; None without an answer, or for another policy."""
         if self.candidate is None or self.rate is None:
             return None
-        return vllm_flags(self.scheduler, self.candidate.resolved, tuple(knobs.domains))
+        found = self.candidate
+        blocks, _ = found.identity["kv"]
+        return vllm_flags(self.scheduler, found.resolved, tuple(knobs.domains), kv_blocks=blocks)
 
     def described(self, knobs: Knobs) -> dict[str, Any]:  # Any: JSON values
         """For search.json."""
