@@ -58,6 +58,9 @@ def read_sweep_file(path: Path) -> Asked:
     for name, value in base.items():
         _check(name, value, label)
     grid, label = found["grid"]
+    for name in grid:
+        if name in base:
+            raise ConfigError(f"{label(name)} is in base and grid: leave it in one of them")
     variants, samples = file.values.get("variants"), file.values.get("samples")
 
     def at(section: str) -> Label:

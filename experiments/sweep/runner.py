@@ -122,8 +122,10 @@ def _check(
         config = waiting[0].config
         shared_workload(config, _handle(config, files))
     _require_one(records, waiting, files)
-    if len(spec.seeds) > 1:
-        _require_seeds_that_matter(spec, waiting, files)
+    varied = [seed for seed in spec.grid.get("seed", ()) if isinstance(seed, int)]
+    for name, seeds in (("seeds", spec.seeds), ("seed", varied)):
+        if len(seeds) > 1:
+            _require_seeds_that_matter(name, seeds[:2], spec, waiting, files)
 
 
 def _require_one(
@@ -142,18 +144,25 @@ def _require_one(
 
 
 def _require_seeds_that_matter(
-    spec: SweepSpec, waiting: Sequence[Job], files: Mapping[str, Handle]
+    name: str,
+    seeds: Sequence[int],
+    spec: SweepSpec,
+    waiting: Sequence[Job],
+    files: Mapping[str, Handle],
 ) -> None:
-    """Equal runs would make an interval of no width, which says nothing."""
+    """Equal runs would be equal rows, or make an interval of no width, which says nothing.
+
+    name: of the setting that gives the seeds.
+    """
     point = next(point for point in spec.points() if point.index == waiting[0].key[0])
-    configs = [spec.config(point, seed) for seed in spec.seeds[:2]]
+    configs = [spec.config(point, seed) for seed in seeds]
     digests = [
         requests_digest(shared_workload(config, _handle(config, files)).trace) for config in configs
     ]
     if digests[0] == digests[1]:
         raise ConfigError(
-            f"seeds {spec.seeds[0]} and {spec.seeds[1]} make the same requests: a recorded trace "
-            "has no other seed. Drop seeds, or generate the workload (--preset, --requests)"
+            f"seeds {seeds[0]} and {seeds[1]} make the same requests: a recorded trace "
+            f"has no other seed. Drop {name}, or generate the workload (--preset, --requests)"
         )
 
 
