@@ -52,6 +52,13 @@ def test_what_a_recommended_setting_does_not_change_is_told_once(
     assert [len(answer["notes"]) for answer in answers] == [2, 1]
 
 
+def test_a_target_that_is_not_the_slo_is_told(search: Callable[..., Result]) -> None:
+    """The search's SLO, not the one that a preset would bring."""
+    result = search("--slo", "tpot=40ms,ttft=30ms", "--schedulers", "dynamic", "--no-figures")
+    said = "! dynamic aims at tpot 50 ms, not at the SLO (tpot 40 ms): --tpot-target-ms 40\n"
+    assert said in result.stdout
+
+
 def test_a_kv_cache_given_in_bytes_is_blocks_in_the_flags(
     runway: Runway, per_token: Path, tmp_path: Path
 ) -> None:
