@@ -27,6 +27,7 @@ from .parquet import write_table
 from .policies import ENGINE_NAMES, Policy, build_policy
 from .provenance import runway_version
 from .results import results_folder, write_json, write_yaml
+from .targets import missed_limits
 from .workload import Workload, build_workload
 
 DEFAULT_SLO = {"ttft_ms": 1000.0, "tpot_ms": 50.0}
@@ -44,6 +45,11 @@ class Parts:
     policy: Policy
     cost_model: LoadedCostModel
     memory: Memory
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Settings that change less than their name says, and targets that are not the SLO."""
+        return (*self.policy.notes, *self.memory.notes, *missed_limits(self.config, self.policy))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -233,5 +239,5 @@ def _provenance(parts: Parts) -> dict[str, Any]:  # Any: JSON values
             "origin": memory.origin,
             "max_model_len": memory.max_model_len,
         },
-        "notes": [*parts.policy.notes, *memory.notes],
+        "notes": list(parts.notes),
     }

@@ -34,15 +34,19 @@ def command(kind: str, as_json: bool) -> None:
 
 
 def schedulers() -> Rows:
-    """Policies with the first line of their description and their parameters' defaults."""
+    """Policies with the first line of their description and the parameters a run gives them."""
+    from experiments.config import RunConfig
+    from experiments.policies import build_policy
     from simulator.schedulers import SCHEDULERS
+
+    given = {name: build_policy(RunConfig(scheduler=name)).parameters for name in SCHEDULERS}
 
     return [
         {
             "name": name,
             "description": _first_line(kind),
             "parameters": {
-                key: parameter.default
+                key: given[name].get(key, parameter.default)
                 for key, parameter in inspect.signature(kind).parameters.items()
             },
         }

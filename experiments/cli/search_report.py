@@ -244,3 +244,5 @@ def _warnings(answers: list[Answer], outcome: SearchOutcome) -> Iterator[str]:
         if answer.space is None or answer.configurations < (answer.space or 0):
             space = "a space without end" if answer.space is None else f"{answer.space:,}"
             yield f"{name}: {answer.configurations} different configurations compared, of {space}"
+    found = [answer.candidate for answer in answers if answer.candidate and answer.rate]
+    yield from dict.fromkeys(note for candidate in found for note in candidate.notes)

@@ -142,7 +142,7 @@ def _print(outcome: SweepOutcome, spec: SweepSpec, out: Path, drawn: list[Path])
             list(_cells(best, swept)),
             text_columns=1 + len(swept),
         )
-    for line in _warnings(rows):
+    for line in _warnings(outcome):
         say(f"! {line}")
     kept = f", {outcome.resumed} kept from before" if outcome.resumed else ""
     times = f", {len(spec.runs)} seeds each" if several else ""
@@ -161,8 +161,9 @@ def _setting(out: Path) -> tuple[str, str]:
     return str(saved["setting"]), limits_text(saved["slo"])
 
 
-def _warnings(rows: pd.DataFrame) -> Iterator[str]:
-    """Points that did not run, by reason, and points whose means describe no steady state."""
+def _warnings(outcome: SweepOutcome) -> Iterator[str]:
+    """Points that did not run, by reason, and what to know of those that ran."""
+    rows = outcome.rows
     for (status, reason), group in rows[rows["status"] != "ok"].groupby(["status", "reason"]):
         yield f"{_points(group)} {status}: {reason}"
     saturated = rows[rows["saturated"].fillna(False)]
@@ -178,6 +179,8 @@ def _warnings(rows: pd.DataFrame) -> Iterator[str]:
     rejected = rows[rows["rejected"].fillna(0) > 0]
     if len(rejected):
         yield f"{_points(rejected)} rejected requests, at most {rejected['rejected'].max():,}"
+    for note, indices in outcome.notes.items():
+        yield f"{_points(rows[rows['index'].isin(indices)])}: {note}"
 
 
 def _points(group: pd.DataFrame) -> str:
@@ -201,13 +204,14 @@ def _cells(best: pd.DataFrame, swept: list[str]) -> Iterator[list[str]]:
 
 def _print_json(outcome: SweepOutcome) -> None:
     from experiments.results import json_text
+    from experiments.sweep.notes import described
 
     points = [
         {str(name): _json_value(value) for name, value in row.items()}
         for row in outcome.rows.to_dict("records")
     ]
     counts = {name: getattr(outcome, name) for name in ("ok", "invalid", "failed", "resumed")}
-    say(json_text({**counts, "points": points}))
+    say(json_text({**counts, "notes": described(outcome.notes), "points": points}))
 
 
 def _json_value(value: Any) -> Any:  # Any: a cell of any column, and a JSON value

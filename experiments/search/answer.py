@@ -59,7 +59,9 @@ class Answer:
         """What to paste behind `vllm serve`; None without an answer, or for another policy."""
         if self.candidate is None or self.rate is None:
             return None
-        return vllm_flags(self.scheduler, self.candidate.resolved, tuple(knobs.domains))
+        found = self.candidate
+        blocks, _ = found.identity["kv"]
+        return vllm_flags(self.scheduler, found.resolved, tuple(knobs.domains), kv_blocks=blocks)
 
     def described(self, knobs: Knobs) -> dict[str, Any]:  # Any: JSON values
         """For search.json."""
@@ -80,6 +82,7 @@ class Answer:
             "effective_chunk_size": found.effective_chunk_size if found else None,
             "resolved": {k: found.resolved.get(k) for k in POLICY_FIELDS} if found else None,
             "vllm_flags": self.flags(knobs),
+            "notes": list(found.notes) if found else [],
             "baseline_rate": self.baseline_rate,
             "at_rate": _numbers(self.at),
             "beyond": _numbers(self.beyond),

@@ -25,7 +25,7 @@ class Candidate:
 
     identity: all that decides its numbers at a rate, in one form; key: its digest.
     unused: knobs that its scheduler does not take. resolved: the settings as the run has them,
-    defaults filled in.
+    defaults filled in. notes: settings that change less than their name says.
     """
 
     settings: Settings
@@ -35,6 +35,7 @@ class Candidate:
     unused: tuple[str, ...] = field(compare=False)
     resolved: Mapping[str, Any] = field(compare=False)  # Any: YAML values
     effective_chunk_size: int | None = field(compare=False)
+    notes: tuple[str, ...] = field(compare=False)
 
 
 class Candidates:
@@ -87,4 +88,4 @@ def _candidate(settings: Settings, config: RunConfig, workload: Workload) -> Can
     text = json.dumps(identity, sort_keys=True, default=str)
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
     unused = tuple(name for name in settings if name in left_out)
-    return Candidate(settings, config, identity, key, unused, saved, effective)
+    return Candidate(settings, config, identity, key, unused, saved, effective, parts.notes)

@@ -147,7 +147,8 @@ def _answer(question: Question, race: _Race, evaluator: Evaluator) -> Answer:
 
 def _race(question: Question, scheduler: str, workload: Workload, rates: Rates) -> _Race:
     """The configuration that is bracketed first is the one of the space nearest to the base."""
-    candidates = Candidates(question.base, scheduler, workload)
+    judged = {**question.base, "slo": question.objective.of_requests()}
+    candidates = Candidates(judged, scheduler, workload)
     given = candidates.make({})
     first = candidates.make(_nearest(question.knobs, given)) or _any(question.knobs, candidates)
     baseline = Incumbent(given, rates.bracket()) if given else None

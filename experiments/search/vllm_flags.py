@@ -19,7 +19,7 @@ FLAGS: Mapping[str, str] = {
     "kv_dtype": "--kv-cache-dtype",
     "scheduling_policy": "--scheduling-policy",
 }
-"""Setting -> the flag of vLLM that takes the same value."""
+"""Setting -> the flag of vLLM that says the same."""
 
 SWITCHES: Mapping[str, str] = {
     "enable_chunked_prefill": "enable-chunked-prefill",
@@ -31,6 +31,9 @@ SWITCHES: Mapping[str, str] = {
 ALWAYS = ("max_num_batched_tokens", "max_num_seqs", "chunk_size")
 """What the flags always say, because a scheduler's steps follow from it."""
 
+KV_SIZES = ("kv_blocks", "kv_bytes", "kv_cache_gib")
+"""Settings that say how much KV cache there is, whatever the GPU."""
+
 ALIKE = ("vllm", "chunked")
 """Schedulers that vLLM can be set to: its own, and one of the same kind."""
 
@@ -39,10 +42,14 @@ def vllm_flags(
     scheduler: str,
     resolved: Mapping[str, Any],  # Any: YAML values
     named: tuple[str, ...] = (),
+    *,
+    kv_blocks: int | None = None,
 ) -> str | None:
     """The flags to paste; None for a policy that vLLM has not.
 
     resolved: settings with defaults filled in. named: knobs, which are said even at a default.
+    kv_blocks: those of the run, said if a setting gives their number or bytes; vLLM counts one
+    more, its null block, which holds nothing.
 
     >>> settings = {"max_num_batched_tokens": 4096, "max_num_seqs": 128, "chunk_size": 512}
     >>> vllm_flags("vllm", settings)
@@ -52,9 +59,11 @@ def vllm_flags(
     """
     if scheduler not in ALIKE:
         return None
+    is_sized = any(resolved.get(name) is not None for name in KV_SIZES)
+    counted = kv_blocks + 1 if is_sized and kv_blocks is not None else None
     parts = []
     for name, flag in FLAGS.items():
-        value = resolved.get(name)
+        value = counted if name == "kv_blocks" else resolved.get(name)
         said = name in ALWAYS or name in named or value != RunConfig.model_fields[name].default
         if said and value is not None:
             parts.append(f"{flag} {value}")

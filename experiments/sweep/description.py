@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from experiments.results import SWEEP_FILES, results_folder, write_yaml
 
+from .notes import described, notes_of
 from .replicates import CONFIDENCE
 from .spec import SweepSpec
 from .store import Record, identity
@@ -47,6 +48,7 @@ def _description(spec: SweepSpec, records: Sequence[Record]) -> Record:
     settings = [dict.fromkeys(record["setting"]) for record in ran]
     counts = Counter(record["status"] for record in records)
     asked = identity(spec)
+    notes = notes_of(records)
     varied: Record = {n: asked[n] for n in ("variants", "samples", "seeds") if n in asked}
     return {
         "base": dict(spec.base),
@@ -58,5 +60,6 @@ def _description(spec: SweepSpec, records: Sequence[Record]) -> Record:
         "setting": ", ".join(
             part for part in (settings or [{}])[0] if all(part in other for other in settings)
         ),
+        **({"notes": described(notes)} if notes else {}),
         "provenance": {name: asked[name] for name in ("runway_version", "files")},
     }

@@ -20,7 +20,7 @@ from .values import Label, Setting, by_setting, swept_values
 from .variants import Variant, read_variants
 
 SECTIONS = ("base", "grid", "variants", "samples", "seeds")
-RECORDED = ("points", "confidence", "slo", "setting", "provenance")
+RECORDED = ("points", "confidence", "slo", "setting", "notes", "provenance")
 """What a sweep adds to the sweep.yaml that it writes; ignored when that file is run again."""
 
 
@@ -58,6 +58,9 @@ def read_sweep_file(path: Path) -> Asked:
     for name, value in base.items():
         _check(name, value, label)
     grid, label = found["grid"]
+    for name in grid:
+        if name in base:
+            raise ConfigError(f"{label(name)} is in base and grid: leave it in one of them")
     variants, samples = file.values.get("variants"), file.values.get("samples")
 
     def at(section: str) -> Label:

@@ -75,6 +75,7 @@ def run_point(config: RunConfig, file: Handle | None = None) -> Record:
         return {"status": "failed", "reason": str(error), "metrics": None}
     except Exception as error:  # one point's accident must not cost the others their time
         return {"status": "failed", "reason": blame(error), "metrics": None}
+    notes = outcome.summary["provenance"]["notes"]
     return {
         "status": "ok",
         "reason": None,
@@ -83,6 +84,7 @@ def run_point(config: RunConfig, file: Handle | None = None) -> Record:
         "setting": caption_parts(outcome.summary),
         "simulated_s": ns_to_seconds(outcome.result.end_ns),
         "requests_digest": requests_digest(workload.trace),
+        **({"notes": notes} if notes else {}),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from .backends import Workers, check_workers, workers
 from .description import write_sweep
 from .jobs import Job, Key, list_jobs, run_job
 from .moment import Lane, Shown, foreseen_lanes, moment_frame, try_to_show
+from .notes import Notes, notes_of
 from .point import refusal, requests_digest, shared_workload
 from .replicates import combined
 from .rows import sweep_frame
@@ -36,13 +37,17 @@ FOR_THE_TABLE = ("pandas", "pyarrow.parquet")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SweepOutcome:
-    """A finished sweep. rows: `sweep.parquet`. resumed: runs kept from an earlier start."""
+    """A finished sweep. rows: `sweep.parquet`. resumed: runs kept from an earlier start.
+
+    notes: settings that change less than their name says.
+    """
 
     rows: pd.DataFrame
     ok: int
     invalid: int
     failed: int
     resumed: int
+    notes: Notes = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
         """For notebooks: the best points by goodput."""
@@ -96,7 +101,14 @@ def run_sweep(
         moment = moment_frame(spec, rows, pool, shown)
     write_sweep(spec, out, ordered, rows, moment)
     counts = Counter(record["status"] for record in ordered)
-    return SweepOutcome(rows, counts["ok"], counts["invalid"], counts["failed"], resumed)
+    return SweepOutcome(
+        rows,
+        ok=counts["ok"],
+        invalid=counts["invalid"],
+        failed=counts["failed"],
+        resumed=resumed,
+        notes=notes_of(ordered),
+    )
 
 
 def _check(
@@ -110,8 +122,10 @@ def _check(
         config = waiting[0].config
         shared_workload(config, _handle(config, files))
     _require_one(records, waiting, files)
-    if len(spec.seeds) > 1:
-        _require_seeds_that_matter(spec, waiting, files)
+    varied = [seed for seed in spec.grid.get("seed", ()) if isinstance(seed, int)]
+    for name, seeds in (("seeds", spec.seeds), ("seed", varied)):
+        if len(seeds) > 1:
+            _require_seeds_that_matter(name, seeds[:2], spec, waiting, files)
 
 
 def _require_one(
@@ -130,18 +144,25 @@ def _require_one(
 
 
 def _require_seeds_that_matter(
-    spec: SweepSpec, waiting: Sequence[Job], files: Mapping[str, Handle]
+    name: str,
+    seeds: Sequence[int],
+    spec: SweepSpec,
+    waiting: Sequence[Job],
+    files: Mapping[str, Handle],
 ) -> None:
-    """Equal runs would make an interval of no width, which says nothing."""
+    """Equal runs would be equal rows, or make an interval of no width, which says nothing.
+
+    name: of the setting that gives the seeds.
+    """
     point = next(point for point in spec.points() if point.index == waiting[0].key[0])
-    configs = [spec.config(point, seed) for seed in spec.seeds[:2]]
+    configs = [spec.config(point, seed) for seed in seeds]
     digests = [
         requests_digest(shared_workload(config, _handle(config, files)).trace) for config in configs
     ]
     if digests[0] == digests[1]:
         raise ConfigError(
-            f"seeds {spec.seeds[0]} and {spec.seeds[1]} make the same requests: a recorded trace "
-            "has no other seed. Drop seeds, or generate the workload (--preset, --requests)"
+            f"seeds {seeds[0]} and {seeds[1]} make the same requests: a recorded trace "
+            f"has no other seed. Drop {name}, or generate the workload (--preset, --requests)"
         )
 
 

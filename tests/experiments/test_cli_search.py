@@ -35,10 +35,41 @@ def test_the_answer_is_said_first_with_flags_and_files(
     assert lines[1].startswith("best: chunked, 50.")
     assert " token budget   5: -34 %   10: best" in result.stdout
     flags = "vllm serve MODEL --max-num-batched-tokens 10 --max-num-seqs 1"
-    assert f"{flags} --num-gpu-blocks-override 99 (the nearest to chunked)" in result.stdout
+    assert f"{flags} --num-gpu-blocks-override 100 (the nearest to chunked)" in result.stdout
     assert (tmp_path / "out" / "figures" / "attainment.png").is_file()
     again = search("--slo", "ttft_max=30ms", "--over", "max_num_batched_tokens=5,10")
     assert "kept from before" in again.stdout
+
+
+def test_what_a_recommended_setting_does_not_change_is_told_once(
+    search: Callable[..., Result], tmp_path: Path
+) -> None:
+    asked = ("--slo", "ttft_max=30ms", "--schedulers", "continuous,chunked", "--no-figures")
+    result = search(*asked, "--kv-dtype", "fp8", "--chunk-size", 10)
+    assert result.stdout.count("! kv_dtype fp8 is not used: prices are those of per-token") == 1
+    assert result.stdout.count("! chunk_size 10 is not used by continuous") == 1
+    answers = json.loads((tmp_path / "out" / "search.json").read_text())["answers"]
+    assert [len(answer["notes"]) for answer in answers] == [2, 1]
+
+
+def test_a_target_that_is_not_the_slo_is_told(search: Callable[..., Result]) -> None:
+    """The search's SLO, not the one that a preset would bring."""
+    result = search("--slo", "tpot=40ms,ttft=30ms", "--schedulers", "dynamic", "--no-figures")
+    said = "! dynamic aims at tpot 50 ms, not at the SLO (tpot 40 ms): --tpot-target-ms 40\n"
+    assert said in result.stdout
+
+
+def test_a_kv_cache_given_in_bytes_is_blocks_in_the_flags(
+    runway: Runway, per_token: Path, tmp_path: Path
+) -> None:
+    """1 GiB at 2 x 64 layers x 8 heads x 128 values x 2 bytes is 256 blocks; a null block more."""
+    result = runway(
+        *("search", "--requests", 20, "--rate", 10, "--input-tokens", "fixed:10"),
+        *("--output-tokens", "fixed:1", "--cost-model", per_token, "--kv-cache-gib", 1),
+        *("--model", "qwen3-32b", "--slo", "ttft_max=900ms", "--rates", "5:20"),
+        *("--replicates", 0, "--jobs", 1, "--no-figures", "--out", tmp_path / "out"),
+    )
+    assert " --num-gpu-blocks-override 257 " in result.stdout
 
 
 def test_json_is_the_file(search: Callable[..., Result], tmp_path: Path) -> None:

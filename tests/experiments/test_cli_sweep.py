@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from click.testing import Result
 
 from costmodels import CostTable, OperatorGrids, save_table
@@ -110,6 +111,29 @@ def test_an_invalid_point_is_a_row_and_the_exit_code_says_so(
     table = pq.read_table(out / "sweep.parquet").to_pydict()
     assert table["status"] == ["invalid", "ok"]
     assert table["ttft_ms_mean"] == [None, 18.0]
+
+
+def test_settings_that_change_less_than_they_say_are_told_once(
+    runway: Runway, trace_of: TraceOf, per_token: Path, tmp_path: Path
+) -> None:
+    flags = ("--trace", trace_of((0, 8, 2)), "--cost-model", per_token, "--kv-blocks", 64)
+    grid = ("--chunk-size", "4,8", "--scheduler", "continuous,chunked", "--kv-dtype", "fp8")
+    out, again = tmp_path / "out", tmp_path / "again"
+    result = runway("sweep", *flags, *grid, "--jobs", 1, "--no-figures", "--out", out)
+    told = [line for line in result.stdout.splitlines() if line.startswith("! ")]
+    assert told == [
+        "! 1 point (0): chunk_size 4 is not used by continuous",
+        "! 4 points (0, 1, 2, 3): kv_dtype fp8 is not used: prices are those of per-token, and the "
+        "KV cache is not sized from bytes (--kv-cache-gib, --gpu-memory-gib)",
+        "! 1 point (2): chunk_size 8 is not used by continuous",
+    ]
+    saved = yaml.safe_load((out / "sweep.yaml").read_text())["notes"]
+    assert [each["points"] for each in saved] == [[0], [0, 1, 2, 3], [2]]
+    repeated = runway(
+        *("sweep", out / "sweep.yaml", "--seeds", 1, "--jobs", 1, "--no-figures"),
+        *("--json", "--out", again),
+    )
+    assert json.loads(repeated.stdout)["notes"] == saved
 
 
 def test_bad_input_exits_with_2_and_writes_nothing(runway: Runway, tmp_path: Path) -> None:

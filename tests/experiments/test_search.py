@@ -241,7 +241,7 @@ def test_every_run_is_a_row(ask: Ask, tmp_path: Path) -> None:
     assert (passed["ttft_max"] <= 30).all()
     assert (passed["broken"] == "").all()
     report = json.loads((tmp_path / "out" / "search.json").read_text())
-    flags = "--max-num-batched-tokens 10 --max-num-seqs 1 --num-gpu-blocks-override 500"
+    flags = "--max-num-batched-tokens 10 --max-num-seqs 1 --num-gpu-blocks-override 501"
     assert report["answers"][0]["vllm_flags"] == flags
     assert report["question"]["slo"]["limits"] == {"ttft_max": 30.0}
 

@@ -24,7 +24,7 @@ def written(folder: Path, text: str) -> Path:
 
 
 VARIANTS = """\
-base: {requests: 30, rate: 5, cost_model: lesson, kv_blocks: 4000, chunk_size: 512}
+base: {requests: 30, cost_model: lesson, kv_blocks: 4000, chunk_size: 512}
 variants:
   - {name: engine, scheduler: vllm, token-budget: 1024}
   - {name: small, chunk_size: 64}
@@ -163,6 +163,15 @@ def test_seeds_of_a_recorded_trace_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"seeds 0 and 1 make the same requests: a recorded"):
         run_sweep(spec, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_seed_varied_on_a_recorded_trace_is_refused_alike(tmp_path: Path) -> None:
+    base = {"workload": "bundled", "head": 20, "cost_model": "lesson", "kv_blocks": 4000}
+    with pytest.raises(ConfigError, match=r"seeds 3 and 1 make the same requests.* Drop seed, or"):
+        run_sweep(load_spec(None, base, {"seed": ["3", "1"]}), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    drawn = load_spec(None, SMALL, {"seed": ["3", "1"]})
+    assert run_sweep(drawn, tmp_path / "out").ok == 2
 
 
 def test_other_seeds_variants_or_samples_in_a_used_folder_are_refused(tmp_path: Path) -> None:

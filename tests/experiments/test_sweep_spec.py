@@ -62,6 +62,10 @@ def test_the_last_setting_changes_fastest() -> None:
         ("grid:\n  rate: []\n", "sweep.yaml:2:3: rate: must be a list of values"),
         ("grid:\n  chunk_size: [-1, none]\n", "sweep.yaml:2:3: chunk_size: 'none' is in the list"),
         ("grid:\n  seed: [1]\n  steps: [true]\n", "sweep.yaml:3:3: steps: says what to write"),
+        (
+            "base: {token_budget: 512}\ngrid: {max-num-batched-tokens: [512, 2048]}\n",
+            "sweep.yaml:2:8: max_num_batched_tokens is in base and grid: leave it in one of them",
+        ),
         ("rate: 4\n", "sweep.yaml:1:1: put rate under `base:`"),
         (
             "gird: {}\n",
