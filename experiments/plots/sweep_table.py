@@ -147,22 +147,20 @@ def load_sweep(folder: Path) -> SweepTable:
     needed = ("index", "status", *_OUTCOME)
     frame = saved_table(folder / "sweep.parquet", needed=needed, remedy=SWEEP)
     numbers = frame.select_dtypes(include=["Float64", "Int64"]).columns
-    frame[numbers] = frame[numbers].astype("float64")
     points = list(spec.points())
     if len(points) != len(frame):
         raise ConfigError(
             f"{folder / 'sweep.yaml'}: asks for {len(points):,} points, sweep.parquet has "
             f"{len(frame):,}: {SWEEP}"
         )
-    levels = {}
-    for field in spec.varied:
-        column = [point.values[field] for point in points]
-        frame[field] = pd.Series(column, dtype=object)
-        levels[field] = list(dict.fromkeys(column))
+    asked = {field: [point.values[field] for point in points] for field in spec.varied}
+    levels = {field: list(dict.fromkeys(column)) for field, column in asked.items()}
+    columns = dict(frame.astype(dict.fromkeys(numbers, "float64")).items())
+    columns |= {field: pd.Series(column, dtype=object) for field, column in asked.items()}
     # What a variant sets goes by its name; the columns are for the reader of the table.
     own = {field for variant in spec.variants for field in variant.settings}
     return SweepTable(
-        frame=frame,
+        frame=pd.DataFrame(columns),
         grid={field: values for field, values in levels.items() if field not in own},
         slo=saved.get("slo") or {},
         setting=saved.get("setting") or "",
