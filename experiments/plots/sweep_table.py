@@ -40,6 +40,7 @@ class SweepTable:
     slo: limit name (`ttft_ms`, `tpot_ms`, `e2el_ms`, `itl_max_ms`) -> milliseconds.
     setting: one line that says what was simulated.
     sampled: fields whose values were drawn, at most one point a value.
+    seeds: runs of each point; of several the numbers are means.
     """
 
     frame: pd.DataFrame
@@ -47,6 +48,7 @@ class SweepTable:
     slo: Mapping[str, float]
     setting: str
     sampled: tuple[str, ...] = ()
+    seeds: int = 1
 
     @property
     def swept(self) -> tuple[str, ...]:
@@ -107,6 +109,10 @@ class SweepTable:
             return every
         return [every[round(i * (len(every) - 1) / (at_most - 1))] for i in range(at_most)]
 
+    def means_in_words(self) -> str:
+        """That the numbers are means, if every point was run with several seeds; else empty."""
+        return f"Every number is the mean over {self.seeds} seeds." if self.seeds > 1 else ""
+
     def thinned_in_words(self, shown: Mapping[str, Sequence[Level]]) -> str:
         """Which values a figure shows, of fields of which it does not show all; else empty."""
         told = []
@@ -165,6 +171,7 @@ def load_sweep(folder: Path) -> SweepTable:
         slo=saved.get("slo") or {},
         setting=saved.get("setting") or "",
         sampled=tuple(spec.samples.over) if spec.samples else (),
+        seeds=max(1, len(spec.seeds)),
     )
 
 

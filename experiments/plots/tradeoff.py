@@ -50,7 +50,7 @@ def draw_tradeoff(table: SweepTable, path: Path) -> Path | None:
     if len(points) < 2 or not settings:
         return None
     shown = {field: table.facets(field, 4) for field in loads[:1]}
-    words = sentences(words, table.thinned_in_words(shown))
+    words = sentences(table.means_in_words(), words, table.thinned_in_words(shown))
     panels = [{field: value} for field, values in shown.items() for value in values] or [{}]
     panels = [panel for panel in panels if len(table.where(panel, points))]
     columns = 1 if len(panels) == 1 else 2

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from experiments.plots import plot_sweep
+from experiments.plots.curves import draw_curves
+from experiments.plots.sweep_table import load_sweep
+from experiments.plots.tradeoff import draw_tradeoff
 from experiments.report import write_report
+from experiments.report.chart import beside_names
+from experiments.report.sweep_page import sweep_page
 from experiments.sweep import load_spec, run_sweep
 
 SWEEP = """
@@ -33,3 +40,36 @@ def repeated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_its_many_columns_are_read_without_a_warning(repeated: Path) -> None:
     assert plot_sweep(repeated)
     assert write_report(repeated).is_file()
+
+
+def test_figures_say_that_points_are_means(
+    repeated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The curves have a bar a point, which none of their axes cuts at the top."""
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, *_, **__: figures.append(self))
+    monkeypatch.setattr("experiments.plots.style.whole_file", lambda path: nullcontext(path))
+    table = load_sweep(repeated)
+    draw_curves(table, "variant", tmp_path / "variant.png")
+    draw_tradeoff(table, tmp_path / "ttft-vs-tpot.png")
+
+    for figure in figures:
+        assert "mean over 3 seeds" in " ".join(text.get_text() for text in figure.texts)
+    for axes in figures[0].axes:
+        bars = [line for line in axes.lines if line.get_gid() == "interval"]
+        assert len(bars) == 4
+        assert all(max(bar.get_ydata()) < axes.get_ylim()[1] for bar in bars)
+
+
+def test_the_page_says_what_its_numbers_are(repeated: Path) -> None:
+    page = sweep_page(repeated)
+    assert "Every number is the mean over 3 seeds." in page.answer[-1]
+    assert " ± " in page.answer[0]
+    points = next(section for section in page.sections if section.title == "All points")
+    assert list(points.tables[0].heading).count("±") >= 7
+
+
+def test_names_of_rows_stand_beside_the_axis_own_name() -> None:
+    """A tick ends 6 pixels left of the plot; 20 pixels at the edge are the axis'."""
+    for name in ("256", "small chunks", "some rather long name of a variant"):
+        assert beside_names([name]) - 6 - 6.6 * len(name) > 20
