@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from experiments.plots import plot_sweep
 from experiments.plots.curves import draw_curves
+from experiments.plots.samples import draw_samples
 from experiments.plots.sweep_table import load_sweep
 from experiments.plots.tradeoff import draw_tradeoff
 from experiments.report import write_report
@@ -73,3 +74,27 @@ def test_names_of_rows_stand_beside_the_axis_own_name() -> None:
     """A tick ends 6 pixels left of the plot; 20 pixels at the edge are the axis'."""
     for name in ("256", "small chunks", "some rather long name of a variant"):
         assert beside_names([name]) - 6 - 6.6 * len(name) > 20
+
+
+def test_samples_tell_variants_apart_and_cut_no_bar(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A colour and a shape a variant, named in the legend; every bar ends below the top."""
+    (tmp_path / "asked.yaml").write_text(
+        SWEEP.replace("grid: {rate: [2.0, 4.0]}", "samples: {count: 3, over: {rate: 2..40}}")
+    )
+    run_sweep(load_spec(tmp_path / "asked.yaml"), tmp_path / "out")
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, *_, **__: figures.append(self))
+    monkeypatch.setattr("experiments.plots.style.whole_file", lambda path: nullcontext(path))
+    draw_samples(load_sweep(tmp_path / "out"), tmp_path / "samples.png")
+
+    (figure,) = figures
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert {"defaults", "small chunks"} < set(names)
+    for axes in figure.axes:
+        marks = {(line.get_color(), line.get_marker()) for line in axes.lines}
+        assert len(marks) == 2
+        bars = [bar for each in axes.collections for bar in each.get_paths() if len(bar) == 2]
+        assert bars
+        assert all(bar.vertices[:, 1].max() < axes.get_ylim()[1] for bar in bars)
