@@ -65,6 +65,8 @@ _TITLES = {
     "scheduler": "Schedulers side by side",
     "variant": "Variants side by side",
 }
+_INTERVAL = "interval"
+"""The mark of lines that are no values but how far these may be off."""
 Grid = np.ndarray[tuple[int, int], np.dtype[np.object_]]
 
 
@@ -92,6 +94,8 @@ def draw_curves(table: SweepTable, field: str, path: Path) -> Path | None:
     if len(levels) < 2:
         return None
     name, facet, points, words = _shown(table, field)
+    bars = "Bars: 95 % confidence interval of the mean." if table.seeds > 1 else ""
+    words = sentences(table.means_in_words(), bars, words)
     lines = Series(table, name, field, ValueAxis(levels))
     metrics = [m for m in METRICS if m.column in points and points[m.column].notna().any()]
     if facet is not None:
@@ -179,6 +183,8 @@ def _draw_lines(axes: Axes, points: pd.DataFrame, metric: Metric, lines: Series)
             lines.axis.connect(axes, xs, ys, colour=colour, width=1.1 + extra / 2, is_dashed=True)
         ys = [float(rows[metric.column].iloc[0]) for _, rows in found]
         lines.axis.connect(axes, xs, ys, colour=colour, width=1.8 + extra)
+        if table.seeds > 1:
+            _draw_intervals(axes, found, metric.column, (colour, 1.2 + extra))
         faces = ["white" if rows["saturated"].iloc[0] else colour for _, rows in found]
         axes.scatter(
             xs,
@@ -193,17 +199,38 @@ def _draw_lines(axes: Axes, points: pd.DataFrame, metric: Metric, lines: Series)
     lines.axis.mark(axes)
 
 
+def _draw_intervals(
+    axes: Axes,
+    found: Sequence[tuple[float, pd.DataFrame]],
+    column: str,
+    look: tuple[str, float],
+) -> None:
+    """A bar a point between the ends of its confidence interval, where it has one.
+
+    look: its colour and width.
+    """
+    colour, width = look
+    for x, rows in found:
+        if f"{column}_ci_low" in rows:
+            low, high = (float(rows[f"{column}_ci_{end}"].iloc[0]) for end in ("low", "high"))
+            axes.plot([x, x], [max(low, 0.0), high], color=colour, linewidth=width, gid=_INTERVAL)
+
+
 def _scale(row: Sequence[Axes], metric: Metric) -> None:
     """Same y axis along a row of panels; from zero, or log for times that span decades."""
-    drawn = [np.asarray(line.get_ydata(), np.float64) for axes in row for line in axes.lines]
-    values = np.concatenate(drawn)
+    lines = [line for axes in row for line in axes.lines]
+    drawn = [np.asarray(line.get_ydata(), np.float64) for line in lines]
+    every = np.concatenate(drawn)
+    top = every[np.isfinite(every)].max(initial=0.0)
+    means = [ys for ys, line in zip(drawn, lines, strict=True) if line.get_gid() != _INTERVAL]
+    values = np.concatenate(means)
     values = values[np.isfinite(values)]
     for axes in row if len(values) else ():
         if metric.unit == "ms" and spans_decades(values.tolist()):
             axes.set_yscale("log")
-            axes.set_ylim(values.min() / 1.3, values.max() * 1.3)
+            axes.set_ylim(values.min() / 1.3, top * 1.3)
         else:
-            axes.set_ylim(0, values.max() * 1.12 or 1)
+            axes.set_ylim(0, top * 1.12 or 1)
         plain_ticks(axes, "y")
 
 

@@ -24,6 +24,7 @@ from .style import (
     headline,
     headline_in,
     save,
+    sentences,
     value_label,
 )
 from .sweep_table import Level, Row, SweepTable, panel_title
@@ -116,7 +117,7 @@ def draw_heatmap(table: SweepTable, path: Path) -> Path | None:
     area = Map(table, shown, across, up, colours, cell_pt, _size_pt(shown, values, cell_pt))
     lines = (
         "Darker is better." if shown.is_cost else "",
-        held_in_words(held),
+        sentences(table.means_in_words(), held_in_words(held)),
         _thinned(table, panels),
         table.setting,
     )

@@ -53,6 +53,7 @@ def draw_latency_throughput(table: SweepTable, path: Path) -> Path | None:
     field, points, words = lines_over(table, load)
     if field is not None:
         words = sentences(words, table.thinned_in_words({field: _shown(table, field)}))
+    words = sentences(table.means_in_words(), words)
     points = points.dropna(subset=[X])
     lines = _lines(table, field, load, points)
     figure = Figure(figsize=(WIDTH_IN, 5.4 + headline_in(words)), layout="constrained")

@@ -15,6 +15,9 @@ def lane_note(steps: pd.DataFrame, first_token_ms: float) -> str:
     if pause is not None:
         over = "over " if pause[1] else ""
         words.append(f"longest wait of a stream {over}{_duration(pause[0])}")
+    elif _all_held_up(steps):
+        begin, end = steps["start_ms"].iloc[0], (steps["start_ms"] + steps["duration_ms"]).iloc[-1]
+        words.append(f"no stream got a token: longest wait over {_duration(float(end - begin))}")
     return ", ".join(words)
 
 
@@ -35,6 +38,12 @@ def longest_pause_ms(steps: pd.DataFrame) -> tuple[float, bool] | None:
     if len(at) and held_up[at[-1] + 1 :].all():
         pauses.append((float(ends[-1] - ends[at[-1]]), True))
     return max(pauses, default=None)
+
+
+def _all_held_up(steps: pd.DataFrame) -> bool:
+    """Whether some sequence held a seat in every step and none got a token in any."""
+    held_up = (steps["decode_seqs"] == 0) & (steps["running"] > steps["prefill_seqs"])
+    return len(steps) > 0 and bool(held_up.all())
 
 
 def _duration(ms: float) -> str:

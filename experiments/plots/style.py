@@ -160,8 +160,14 @@ def sentences(*each: str) -> str:
     return " ".join(filter(None, each))
 
 
-def legend_rows(figure: Figure, groups: Sequence[Sequence[Artist]]) -> None:
-    """A legend under the figure, a row per group (a long group takes several rows)."""
+def legend_rows(
+    figure: Figure, groups: Sequence[Sequence[Artist]], told: Sequence[str] = ()
+) -> None:
+    """A legend under the figure, a row per group (a long group takes several rows).
+
+    told: lines of text above it.
+    """
+    above = {"title": "\n".join(told), "title_fontsize": 10, "alignment": "left"} if told else {}
     columns = min(5, max((len(group) for group in groups), default=0))
     rows: list[list[Artist]] = []
     for group in groups:
@@ -177,6 +183,7 @@ def legend_rows(figure: Figure, groups: Sequence[Sequence[Artist]]) -> None:
             fontsize=10,
             columnspacing=1.6,
             handletextpad=0.6,
+            **above,
         )
 
 

@@ -40,6 +40,7 @@ class SweepTable:
     slo: limit name (`ttft_ms`, `tpot_ms`, `e2el_ms`, `itl_max_ms`) -> milliseconds.
     setting: one line that says what was simulated.
     sampled: fields whose values were drawn, at most one point a value.
+    seeds: runs of each point; of several the numbers are means.
     """
 
     frame: pd.DataFrame
@@ -47,6 +48,7 @@ class SweepTable:
     slo: Mapping[str, float]
     setting: str
     sampled: tuple[str, ...] = ()
+    seeds: int = 1
 
     @property
     def swept(self) -> tuple[str, ...]:
@@ -107,6 +109,10 @@ class SweepTable:
             return every
         return [every[round(i * (len(every) - 1) / (at_most - 1))] for i in range(at_most)]
 
+    def means_in_words(self) -> str:
+        """That the numbers are means, if every point was run with several seeds; else empty."""
+        return f"Every number is the mean over {self.seeds} seeds." if self.seeds > 1 else ""
+
     def thinned_in_words(self, shown: Mapping[str, Sequence[Level]]) -> str:
         """Which values a figure shows, of fields of which it does not show all; else empty."""
         told = []
@@ -147,26 +153,25 @@ def load_sweep(folder: Path) -> SweepTable:
     needed = ("index", "status", *_OUTCOME)
     frame = saved_table(folder / "sweep.parquet", needed=needed, remedy=SWEEP)
     numbers = frame.select_dtypes(include=["Float64", "Int64"]).columns
-    frame[numbers] = frame[numbers].astype("float64")
     points = list(spec.points())
     if len(points) != len(frame):
         raise ConfigError(
             f"{folder / 'sweep.yaml'}: asks for {len(points):,} points, sweep.parquet has "
             f"{len(frame):,}: {SWEEP}"
         )
-    levels = {}
-    for field in spec.varied:
-        column = [point.values[field] for point in points]
-        frame[field] = pd.Series(column, dtype=object)
-        levels[field] = list(dict.fromkeys(column))
+    asked = {field: [point.values[field] for point in points] for field in spec.varied}
+    levels = {field: list(dict.fromkeys(column)) for field, column in asked.items()}
+    columns = dict(frame.astype(dict.fromkeys(numbers, "float64")).items())
+    columns |= {field: pd.Series(column, dtype=object) for field, column in asked.items()}
     # What a variant sets goes by its name; the columns are for the reader of the table.
     own = {field for variant in spec.variants for field in variant.settings}
     return SweepTable(
-        frame=frame,
+        frame=pd.DataFrame(columns),
         grid={field: values for field, values in levels.items() if field not in own},
         slo=saved.get("slo") or {},
         setting=saved.get("setting") or "",
         sampled=tuple(spec.samples.over) if spec.samples else (),
+        seeds=max(1, len(spec.seeds)),
     )
 
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
-from .frontier import pareto_frontier
 from .held import held_in_words, held_values
-from .labels import place_labels, spaced_out
 from .style import (
     GOOD,
     INK,
@@ -34,11 +30,8 @@ from .style import (
     value_label,
 )
 from .sweep_table import SweepTable, panel_title
+from .tradeoff_labels import Numbered, X, Y, are_long, frontier_ranks, label_frontier
 from .tradeoff_marks import Marks
-
-X, Y = "ttft_ms_p99", "tpot_ms_p99"
-_LABEL_SPACING_PT = 9.0
-"""Frontier points nearer to a labelled one than this are left to its label."""
 
 _LOADS = ("rate", "rate_scale", "time_scale", "users", "burstiness", "seed")
 """Fields that change the load and not the setting: each value is its own panel."""
@@ -57,40 +50,47 @@ def draw_tradeoff(table: SweepTable, path: Path) -> Path | None:
     if len(points) < 2 or not settings:
         return None
     shown = {field: table.facets(field, 4) for field in loads[:1]}
-    words = sentences(words, table.thinned_in_words(shown))
+    words = sentences(table.means_in_words(), words, table.thinned_in_words(shown))
     panels = [{field: value} for field, values in shown.items() for value in values] or [{}]
     panels = [panel for panel in panels if len(table.where(panel, points))]
     columns = 1 if len(panels) == 1 else 2
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(WIDTH_IN, 2.2 + headline_in(words) + 4.2 * rows), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False)
     marks = Marks(table, settings)
+    titled = [(panel_title(panel), table.where(panel, points)) for panel in panels]
+    numbers = Numbered(titled, marks) if are_long(titled, marks) else None
     named = " / ".join(short_label(field) for field in marks.label_fields)
+    labels = numbers.in_words() if numbers else f"Labels on the frontier: {named}."
+    reading = f"Lower left is better. {labels} {_limits(table.slo)}"
+    high = 2.2 + headline_in(words) + 4.2 * rows
+    if numbers:
+        high += numbers.height_in() + headline_in(reading) - headline_in("one line")
+    figure = Figure(figsize=(WIDTH_IN, high), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
     headline(
         figure,
         "What a quick first token costs the running streams",
-        f"Lower left is better. Labels on the frontier: {named}. {_limits(table.slo)}",
+        reading,
         words,
         table.setting,
     )
-    parts = [
-        (axes, table.where(panel, points)) for axes, panel in zip(grid.flat, panels, strict=False)
-    ]
-    for (axes, rows_here), panel in zip(parts, panels, strict=True):
+    for axes, (title, rows_here) in zip(grid.flat, titled, strict=False):
         _scale(axes, points, table.slo)
         _draw_panel(axes, rows_here, table.slo, marks)
-        axes.set_title(panel_title(panel))
+        axes.set_title(title)
     for axes in list(grid.flat)[len(panels) :]:
         axes.remove()
-    _add_legend(figure, points, table.slo, marks)
-    for axes, rows_here in parts:
-        _label_frontier(axes, rows_here, marks)
+    _add_legend(figure, points, table.slo, marks, numbers.lines() if numbers else ())
+    for number, (axes, (_, rows_here)) in enumerate(zip(grid.flat, titled, strict=False)):
+        if numbers:
+            numbers.label(number, axes, rows_here)
+        else:
+            label_frontier(axes, rows_here, marks)
     return save(figure, path)
 
 
 def _draw_panel(axes: Axes, points: pd.DataFrame, slo: Mapping[str, float], marks: Marks) -> None:
     _shade_slo(axes, slo)
-    frontier = points.iloc[_frontier(points)]
+    frontier = points.iloc[frontier_ranks(points)]
     axes.plot(frontier[X], frontier[Y], color=INK, linewidth=1.2, drawstyle="steps-post", zorder=2)
     rows = _distinct(points).to_dict("records")
     for row in sorted(rows, key=marks.reach, reverse=True):
@@ -114,10 +114,6 @@ def _distinct(points: pd.DataFrame) -> pd.DataFrame:
     """One row for chunk sizes that come to the same under a budget: equal in all but the size."""
     same = [name for name in points if name not in ("index", "chunk_size")]
     return points.loc[points[same].astype(str).drop_duplicates().index]
-
-
-def _frontier(points: pd.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    return pareto_frontier(points[X].to_numpy(np.float64), points[Y].to_numpy(np.float64))
 
 
 def _scale(axes: Axes, points: pd.DataFrame, slo: Mapping[str, float]) -> None:
@@ -144,18 +140,6 @@ def _shade_slo(axes: Axes, slo: Mapping[str, float]) -> None:
     axes.add_patch(Rectangle((left, bottom), width, height, color=GOOD, linewidth=0, zorder=0))
 
 
-def _label_frontier(axes: Axes, points: pd.DataFrame, marks: Marks) -> None:
-    frontier = points.iloc[_frontier(points)]
-    every = list(zip(points[X], points[Y], strict=True))
-    chosen = list(zip(frontier[X], frontier[Y], strict=True))
-    texts = [marks.label(row) for row in frontier.to_dict("records")]
-    apart = spaced_out(axes, chosen, _LABEL_SPACING_PT)
-    corners = [(right[0], left[1]) for left, right in pairwise(chosen)]
-    path = [point for pair in zip(chosen, [*corners, chosen[-1]], strict=True) for point in pair]
-    spaced = [chosen[rank] for rank in apart]
-    place_labels(axes, spaced, [texts[rank] for rank in apart], avoid=every, line=path)
-
-
 def _limits(slo: Mapping[str, float]) -> str:
     """
     >>> _limits({"ttft_ms": 1000.0, "e2el_ms": 1.0})
@@ -167,7 +151,11 @@ def _limits(slo: Mapping[str, float]) -> str:
 
 
 def _add_legend(
-    figure: Figure, points: pd.DataFrame, slo: Mapping[str, float], marks: Marks
+    figure: Figure,
+    points: pd.DataFrame,
+    slo: Mapping[str, float],
+    marks: Marks,
+    told: Sequence[str],
 ) -> None:
     reading: list[Line2D | Patch] = [
         Line2D([], [], color=INK, linewidth=1.2, label="Pareto frontier")
@@ -176,4 +164,4 @@ def _add_legend(
         reading.append(dot("saturated: queue grew", MUTED, "o", hollow=True))
     if _limits(slo):
         reading.append(Patch(color=GOOD, label="within the SLO"))
-    legend_rows(figure, [*marks.legend(), reading])
+    legend_rows(figure, [*marks.legend(), reading], told)

@@ -9,6 +9,8 @@ from matplotlib.lines import Line2D
 from .style import MARKERS, dot, level_label, value_label
 from .sweep_table import Level, Row, SweepTable
 
+ANY = "any"
+"""A value that makes no difference to its point."""
 _GREY = "#8a8a8a"
 _LABEL_ORDER = ("scheduler", "chunk_size", "max_num_batched_tokens")
 
@@ -50,12 +52,16 @@ class Marks:
 
     def label(self, row: Row) -> str:
         """Its values; `any` where the value makes no difference to this point."""
-        return " / ".join(
-            value_label(row[field])
+        return " / ".join(self.values(row).values())
+
+    def values(self, row: Row) -> dict[str, str]:
+        """Its values by field, as `label` has them."""
+        return {
+            field: value_label(row[field])
             if field == "scheduler" or self._table.matters(row, field)
-            else "any"
+            else ANY
             for field in self.label_fields
-        )
+        }
 
     def legend(self) -> list[list[Line2D]]:
         colours, field = self._colours, self._colour_field

@@ -34,6 +34,15 @@ def upward(height: int = HEIGHT) -> tuple[float, float]:
     return height - _BOTTOM, _TOP
 
 
+def beside_names(names: Sequence[str]) -> int:
+    """Left pixel of a plot whose rows have names, with room for them and the axis' own.
+
+    >>> beside_names(["256", "none"]), beside_names(["a rather long name"]) > 150
+    (96, True)
+    """
+    return min(max(96, 34 + round(7.2 * max(map(len, names)))), 360)
+
+
 @dataclass(slots=True)
 class Chart:
     """One chart. Marks are drawn in the order they are added.

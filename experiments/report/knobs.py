@@ -15,7 +15,7 @@ from experiments.plots.style import field_label, level_label, short_label, value
 from experiments.plots.sweep_table import SweepTable
 from experiments.sweep.point import WORKLOAD_SETTINGS
 
-from .chart import COLOURS, Chart, across, colour, upward, width_of
+from .chart import COLOURS, Chart, across, beside_names, colour, upward, width_of
 from .page import said
 from .scale import Axis, fitted, over_names
 
@@ -100,8 +100,9 @@ def heatmap_chart(table: SweepTable) -> Chart | None:
     held = held_values(table, [f for f in table.swept if f not in fields and f not in drawn])
     columns, rows = table.levels(right), table.levels(up)
     height = 60 + 40 * len(rows)
-    x = over_names(field_label(right), [value_label(v) for v in columns], 96, 708)
-    y = over_names(short_label(up), [value_label(v) for v in rows], height - 44.0, 8.0)
+    names = [value_label(v) for v in rows]
+    x = over_names(field_label(right), [value_label(v) for v in columns], beside_names(names), 708)
+    y = over_names(short_label(up), names, height - 44.0, 8.0)
     x, y = _cells(x), _cells(y)
     title = "Good requests/s; an empty cell did not run"
     chart = Chart(title, x, y, 720, height, note=held_in_words(held))

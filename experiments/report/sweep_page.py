@@ -21,7 +21,14 @@ from simulator.errors import RunwayError
 from .accuracy import accuracy_section
 from .knobs import frontier_chart, heatmap_chart, knob_charts, load_chart, shown_over
 from .page import Page, Section, facts_of, said
-from .sweep_points import extrapolated, is_missing, plain_name, point_facts, points_section
+from .sweep_points import (
+    extrapolated,
+    is_missing,
+    plain_name,
+    point_facts,
+    points_section,
+    with_interval,
+)
 
 
 def sweep_page(folder: Path) -> Page:
@@ -31,7 +38,7 @@ def sweep_page(folder: Path) -> Page:
     return Page(
         title=f"sweep {folder.resolve().name}",
         question=_question(table),
-        answer=list(_answer(table)),
+        answer=[*_answer(table), *_means(table)],
         tiles=list(_tiles(table)),
         warnings=list(_warnings(table)),
         sections=[
@@ -82,8 +89,8 @@ def _answer(table: SweepTable) -> Iterator[str]:
         return
     yield (
         f"Most requests within the limits: {_named(table, best)}, with "
-        f"{best['request_goodput']:.2f} good requests/s ({percent(best['goodput_fraction'])}), "
-        f"{_latencies(best)}."
+        f"{with_interval(best, 'request_goodput', 2)} good requests/s "
+        f"({percent(best['goodput_fraction'])}), {_latencies(best)}."
     )
     for column, words in (
         ("ttft_ms_p99", "Soonest first tokens"),
@@ -93,13 +100,22 @@ def _answer(table: SweepTable) -> Iterator[str]:
         if other is not None and other["index"] != best["index"]:
             yield (
                 f"{words}: {_named(table, other)}, {_latencies(other)}; "
-                f"{other['request_goodput']:.2f} good requests/s."
+                f"{with_interval(other, 'request_goodput', 2)} good requests/s."
             )
+
+
+def _means(table: SweepTable) -> Iterator[str]:
+    """What the numbers are of points that were run with several seeds."""
+    if table.seeds > 1:
+        yield (
+            f"{table.means_in_words()} Behind ± stands half of its 95 % confidence interval "
+            "(Student's t); pointing at a point shows both ends."
+        )
 
 
 def _latencies(row: Mapping[Any, Any]) -> str:
     parts = [
-        f"{name} p99 {row[column]:,.0f} ms"
+        f"{name} p99 {with_interval(row, column, 0)} ms"
         for column, name in (("ttft_ms_p99", "TTFT"), ("tpot_ms_p99", "TPOT"))
         if not is_missing(row[column])
     ]

@@ -66,13 +66,17 @@ def points_section(table: SweepTable) -> Section:
     shown = (*_IN_TABLE, *([_BEYOND] if len(extrapolated(table.measured)) else []))
     for row in table.frame.to_dict("records"):
         settings = [_setting(row[field]) for field in table.swept]
-        found = [None if is_missing(row[c]) else _cell(c, row[c]) for c in shown]
+        found = [cell for c in shown for cell in _cells(row, c, several=table.seeds > 1)]
         note = str(row["status"]) if row["status"] != "ok" else "saturated" * bool(row["saturated"])
         rows.append([int(row["index"]), *settings, *found, note])
     heading = [
         "point",
         *map(plain_name, table.swept),
-        *(METRICS[column][0] for column in shown),
+        *(
+            name
+            for column in shown
+            for name in (METRICS[column][0], *(["±"] if table.seeds > 1 else []))
+        ),
         "note",
     ]
     numbers = [int(index) for index in table.frame["index"]]
@@ -81,6 +85,35 @@ def points_section(table: SweepTable) -> Section:
         ["Click a heading to sort. Pointing at a row marks its points above."],
         tables=[Table(heading, rows, numbers=numbers)],
     )
+
+
+def with_interval(row: Mapping[Any, Any], column: str, digits: int) -> str:
+    """A number, with half of its confidence interval where it has one. Any: cells.
+
+    >>> with_interval({"x": 10.0, "x_ci_low": 8.0, "x_ci_high": 12.0}, "x", 0)
+    '10 ± 2'
+    """
+    text, half = f"{row[column]:,.{digits}f}", _half(row, column)
+    return text if half is None else f"{text} ± {half:,.{digits}f}"
+
+
+def _half(row: Mapping[Any, Any], column: str) -> float | None:  # Any: cells
+    low = row.get(f"{column}_ci_low")
+    return None if is_missing(low) else float(row[f"{column}_ci_high"] - low) / 2
+
+
+def _cells(
+    row: Mapping[Any, Any],
+    column: str,
+    *,
+    several: bool,  # Any: cells
+) -> list[float | None]:
+    """A metric, and half of its interval if the points were run with several seeds."""
+    value, half = row[column], _half(row, column)
+    cells = [None if is_missing(value) else _cell(column, value)]
+    if several:
+        cells.append(None if half is None else 100 * half if column in SHARES else half)
+    return cells
 
 
 def _cell(column: str, value: Any) -> float:  # Any: a cell that holds a number

@@ -23,7 +23,7 @@ from experiments.plots.frontier import pareto_frontier
 from experiments.plots.labels import place_labels, spaced_out
 from experiments.plots.latency_throughput import draw_latency_throughput
 from experiments.plots.moment import lane_names
-from experiments.plots.pauses import longest_pause_ms
+from experiments.plots.pauses import lane_note, longest_pause_ms
 from experiments.plots.phase_rows import draw_rows, phase_legend, phase_rows
 from experiments.plots.run_timeline import choose_moment, moment_of
 from experiments.plots.style import house_style, palette
@@ -156,6 +156,14 @@ def test_the_longest_wait_of_a_stream_by_hand() -> None:
     endless = steps((8, 0, 4, 0), (80, 2048, 0, 4))
     assert longest_pause_ms(endless) == (80.0, True)
     assert longest_pause_ms(steps((80, 2048, 0, 0))) is None
+
+
+def test_a_lane_without_a_token_says_that_its_streams_wait() -> None:
+    """Four seats held up through 80 and 40 ms; with no seat held there is nobody to wait."""
+    starved = steps((80, 2048, 0, 4), (40, 1024, 0, 5))
+    said = "first token after 80 ms, no stream got a token: longest wait over 120 ms"
+    assert lane_note(starved, 80.0) == said
+    assert lane_note(steps((80, 2048, 0, 0)), 80.0) == "first token after 80 ms"
 
 
 def test_a_step_is_a_box_as_wide_as_it_lasts() -> None:

@@ -328,3 +328,32 @@ def test_values_without_a_panel_are_said(tmp_path: Path, saved: list[Figure]) ->
     (figure,) = saved
     assert "Shown: rate 1, 2, 4, 5 (of 5 values)." in texts(figure)
     assert len([axes for axes in figure.axes if axes.get_title(loc="left")]) == 4
+
+
+def test_long_settings_are_numbers_that_a_list_explains(
+    tmp_path: Path, saved: list[Figure]
+) -> None:
+    """Twelve points on the frontier: eight are numbered, whole and apart, and no more is said."""
+    models = [f"some-cost-model-of-a-gpu-{rank}" for rank in range(12)]
+    grid: Grid = {"cost_model": models, "max_num_seqs": [32, 64]}
+    ttft = [float(100 * rank) for rank in range(1, 13) for _ in "ab"]
+    tpot = [float(80 - 6 * rank) for rank in range(12) for _ in "ab"]
+    values = {"ttft_ms_p99": ttft, "tpot_ms_p99": tpot, "ttft_ms_mean": ttft}
+    draw_tradeoff(table_of(grid, values), tmp_path / "ttft-vs-tpot.png")
+
+    (figure,) = saved
+    FigureCanvasAgg(figure).draw()
+    labels = [text for text in figure.axes[0].texts if text.get_text()]
+    boxes = [label.get_window_extent() for label in labels]
+    frame = figure.axes[0].get_window_extent()
+    assert [label.get_text() for label in labels] == [str(number) for number in range(1, 9)]
+    assert all(frame.contains(*corner) for box in boxes for corner in (box.min, box.max))
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+    assert "4 more points of it are not numbered." in texts(figure)
+
+    told = figure.legends[0].get_title()
+    assert told.get_text().split("\n")[0] == "1  some-cost-model-of-a-gpu-0"
+    room = told.get_window_extent()
+    assert figure.bbox.contains(*room.min)
+    assert figure.bbox.contains(*room.max)
+    assert not room.overlaps(figure.axes[0].get_tightbbox())
