@@ -36,6 +36,11 @@ def invalid(reason: str) -> Record:
     return {"status": "invalid", "reason": reason, "metrics": None}
 
 
+def failed(reason: str) -> Record:
+    """The record of a point whose run went wrong."""
+    return {"status": "failed", "reason": reason, "metrics": None}
+
+
 def refusal(config: RunConfig, file: Handle | None = None) -> str | None:
     """Why a point cannot be run; None if it can."""
     try:
@@ -72,9 +77,9 @@ def run_point(config: RunConfig, file: Handle | None = None) -> Record:
         workload = shared_workload(config, file)
         outcome = run_config(config, workload=workload)
     except RunwayError as error:
-        return {"status": "failed", "reason": str(error), "metrics": None}
+        return failed(str(error))
     except Exception as error:  # one point's accident must not cost the others their time
-        return {"status": "failed", "reason": blame(error), "metrics": None}
+        return failed(blame(error))
     return {
         "status": "ok",
         "reason": None,
