@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from experiments.workload import TraceFile
 from simulator.errors import ConfigError, nearest
 
-from .processes import Unordered, processes
+from .processes import Died, Unordered, processes
 from .sharing import Handle, in_dask, in_memory, in_ray, mapped
 
 Job = TypeVar("Job")
@@ -35,13 +35,18 @@ class Workers:
     handles: Mapping[str, Handle]
     _unordered: Unordered
 
-    def run(self, function: Callable[[Job], Done], jobs: Sequence[Job]) -> Iterator[Done]:
+    def run(
+        self, function: Callable[[Job], Done], jobs: Sequence[Job], died: Died | None = None
+    ) -> Iterator[Done]:
         """Results in the order they are ready.
 
+        died: the result of a job that ends its process, where it is one of this machine's own for
+        workers.
+
         Raises:
-            RunwayError: a worker process was killed.
+            RunwayError: a worker process was killed, and nobody says what its job gives then.
         """
-        return self._unordered(function, jobs)
+        return self._unordered(function, jobs, died)
 
 
 def check_workers(jobs: int, backend: str) -> None:
@@ -75,9 +80,9 @@ def workers(
             yield Workers(in_ray(files), unordered)
     elif backend == "dask":
         with _dask(jobs) as client, in_dask(files, client) as handles:
-            yield Workers(handles, lambda function, each: _by_dask(function, each, jobs))
+            yield Workers(handles, lambda function, each, _=None: _by_dask(function, each, jobs))
     elif jobs == 1:
-        yield Workers(in_memory(files), map)
+        yield Workers(in_memory(files), lambda function, each, _=None: map(function, each))
     else:
         with mapped(files, folder) as handles, processes(jobs) as unordered:
             yield Workers(handles, unordered)
@@ -106,7 +111,7 @@ def _ray(jobs: int) -> Iterator[Unordered]:
         ray.init(logging_level="warning", log_to_driver=False, include_dashboard=False)
     try:
         pool = pools.Pool(None if jobs == -1 else jobs)
-        yield lambda function, each: pool.imap_unordered(function, each, chunksize=1)
+        yield lambda function, each, _=None: pool.imap_unordered(function, each, chunksize=1)
         pool.terminate()
     finally:
         if ours:

@@ -33,7 +33,21 @@ WORKLOAD_SETTINGS = frozenset(
 
 def invalid(reason: str) -> Record:
     """The record of a point that cannot be run."""
-    return {"status": "invalid", "reason": reason, "metrics": None}
+    return {"status": "invalid", "reason": _one_line(reason), "metrics": None}
+
+
+def failed(reason: str) -> Record:
+    """The record of a point whose run went wrong."""
+    return {"status": "failed", "reason": _one_line(reason), "metrics": None}
+
+
+def _one_line(text: str) -> str:
+    """A reason is a cell of a table.
+
+    >>> _one_line("no room\\n  for it\\n")
+    'no room; for it'
+    """
+    return "; ".join(line.strip() for line in text.splitlines() if line.strip())
 
 
 def refusal(config: RunConfig, file: Handle | None = None) -> str | None:
@@ -72,9 +86,9 @@ def run_point(config: RunConfig, file: Handle | None = None) -> Record:
         workload = shared_workload(config, file)
         outcome = run_config(config, workload=workload)
     except RunwayError as error:
-        return {"status": "failed", "reason": str(error), "metrics": None}
+        return failed(str(error))
     except Exception as error:  # one point's accident must not cost the others their time
-        return {"status": "failed", "reason": blame(error), "metrics": None}
+        return failed(blame(error))
     notes = outcome.summary["provenance"]["notes"]
     return {
         "status": "ok",

@@ -17,8 +17,9 @@ from .backends import Workers, check_workers, workers
 from .description import write_sweep
 from .jobs import Job, Key, list_jobs, run_job
 from .moment import Lane, Shown, foreseen_lanes, moment_frame, try_to_show
+from .names import refuse_unknown_names
 from .notes import Notes, notes_of
-from .point import refusal, requests_digest, shared_workload
+from .point import failed, refusal, requests_digest, shared_workload
 from .replicates import combined
 from .rows import sweep_frame
 from .sharing import Handle, file_key, in_memory, read_files
@@ -74,12 +75,13 @@ def run_sweep(
 
     Raises:
         ConfigError: `out` cannot be used, or holds another sweep or a run; no such jobs or
-            backend; seeds that change nothing; no room to write what is done.
+            backend; an unknown name; seeds that change nothing; no room to write what is done.
             No point can be run: then nothing is written.
-        RunwayError: the workload that all points share cannot be read, or a worker was killed.
+        RunwayError: the workload that all points share cannot be read.
     """
     check_workers(jobs, backend)
     warm_up(jobs, backend)
+    refuse_unknown_names(spec)
     store = PointStore(out)
     records, waiting = list_jobs(spec)
     files = read_files(job.config for job in waiting)
@@ -195,7 +197,7 @@ def _run(
     configs = {job.key: job.config for job in waiting}
     shared = [Job(j.key, j.config, _handle(j.config, pool.handles)) for j in waiting]
     work: list[Job | Lane] = [*shared, *lanes]
-    ready = pool.run(_do, work)
+    ready = pool.run(_do, work, _died)
     for name in FOR_THE_TABLE:
         import_module(name)  # others are at work now
     for done in ready:
@@ -213,6 +215,10 @@ def _handle(config: RunConfig, files: Mapping[str, Handle]) -> Handle | None:
 
 def _do(job: Job | Lane) -> tuple[Key, Record] | Shown | None:
     return try_to_show(job) if isinstance(job, Lane) else run_job(job)
+
+
+def _died(job: Job | Lane, how: str) -> tuple[Key, Record] | None:
+    return None if isinstance(job, Lane) else (job.key, failed(f"its process died ({how})"))
 
 
 def _of_point(spec: SweepSpec, records: Mapping[Key, Record], index: int) -> Record:

@@ -15,7 +15,7 @@ from simulator.errors import ConfigError
 from .file import Asked, read_sweep_file
 from .samples import Choice, Range, Samples, is_sampled, read_domain
 from .seeds import read_seeds
-from .values import Setting, by_setting, one_form, swept_values
+from .values import Setting, acceptable_values, by_setting, one_form
 from .variants import COLUMN, Variant, read_variant_flags
 
 Values = Mapping[str, Any]
@@ -116,14 +116,15 @@ def load_spec(
     settings that the base fixes.
 
     Raises:
-        ConfigError: an unknown setting (with the nearest name), a bad base value, an empty list
-            or a value given twice. A bad value in the grid is no error: its points are `invalid`.
+        ConfigError: an unknown setting (with the nearest name), a value that its setting cannot
+            have, an empty list or a value given twice. Values that contradict each other are no
+            error: their points are `invalid`.
     """
     file = read_sweep_file(path) if path else Asked()
     more = extra or Asked()
     flag_base = by_setting(base or {}, flag_of)
     flag_grid = {
-        name: swept_values(name, values, flag_of)
+        name: acceptable_values(name, values, flag_of)
         for name, values in by_setting(grid or {}, flag_of).items()
     }
     samples = _without(more.samples or file.samples, {**flag_base, **flag_grid}, more.samples)
@@ -178,8 +179,11 @@ def asked_by_flags(
     """
     drawn = {name: text for name, text in flags.items() if is_sampled(text)}
     if bool(drawn) != (samples is not None):
-        what = "--samples needs" if samples else f"{flag_of(next(iter(drawn)))} needs --samples N:"
-        raise ConfigError(f"{what} a range is LOW..HIGH or log:LOW..HIGH, a choice A|B|C")
+        forms = "a range (LOW..HIGH or log:LOW..HIGH) or a choice ('A|B|C')"
+        if samples is not None:
+            raise ConfigError(f"--samples needs a setting to draw from: give it {forms}")
+        name, text = next(iter(drawn.items()))
+        raise ConfigError(f"{flag_of(name)} {text!r} is {forms}: it needs --samples N")
     over = {name: read_domain(name, text, flag_of) for name, text in drawn.items()}
     asked = Asked(
         variants=read_variant_flags(variants, flag_of),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from experiments.config import RunConfig, load_config
+from experiments.config import RunConfig, flag_of, load_config
 from experiments.explain import aliases
 from simulator.errors import ConfigError, nearest
 
@@ -45,7 +45,7 @@ def by_setting(given: Mapping[str, Any], label: Label) -> dict[str, Any]:  # Any
 def swept_values(name: str, values: object, label: Label) -> tuple[Any, ...]:
     """The values of one swept setting, each in its one form; `none` and -1 may both mean None.
 
-    A value that is not acceptable stays as it was written: its points become `invalid`.
+    A value that is not acceptable stays as it was written: see `acceptable_values`.
     Any: a swept setting may be a number, a text, a truth value or None.
 
     >>> swept_values("chunk_size", ["256", "none", 0], str)
@@ -65,6 +65,30 @@ def swept_values(name: str, values: object, label: Label) -> tuple[Any, ...]:
     return tuple(found)
 
 
+def acceptable_values(name: str, values: object, label: Label) -> tuple[Any, ...]:
+    """As `swept_values`, of values that the setting can have, whatever the others are.
+
+    Raises:
+        ConfigError: also for a value of the wrong type or out of the setting's range.
+    """
+    found = swept_values(name, values, label)
+    for value in found:
+        refuse_unacceptable(name, value, label)
+    return found
+
+
+def refuse_unacceptable(name: str, value: object, label: Label) -> None:
+    """Refuse a value that the setting cannot have, whatever the others are.
+
+    Raises:
+        ConfigError: it has the wrong type or is out of the setting's range.
+    """
+    try:
+        load_config(None, {name: value})
+    except ConfigError as error:
+        raise ConfigError(f"{label(name)}{str(error).removeprefix(flag_of(name))}") from None
+
+
 def one_form(name: str, value: object) -> Setting:
     """What `RunConfig` makes of a value, or the value as written if it is not acceptable.
 
@@ -78,6 +102,20 @@ def one_form(name: str, value: object) -> Setting:
 
 
 def _text(value: object) -> str:
+    """As on the command line.
+
+    >>> _text({"chat": {"ttft": "1s", "tpot": 50}}), _text([60, None])
+    ('chat.ttft=1s,chat.tpot=50', '60:')
+    """
     if isinstance(value, Mapping):
-        return ",".join(f"{key}={held}" for key, held in value.items())
+        return ",".join(_pair(str(key), held) for key, held in value.items())
+    if isinstance(value, list | tuple):
+        texts = ["" if held is None else str(held) for held in value]
+        return (":" if len(texts) == 2 and "=" not in texts[0] else ",").join(texts)
     return str(value)
+
+
+def _pair(key: str, held: object) -> str:
+    if isinstance(held, Mapping):
+        return ",".join(f"{key}.{name}={limit}" for name, limit in held.items())
+    return f"{key}={held}"

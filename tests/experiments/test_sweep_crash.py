@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 from experiments.sweep import SweepSpec, load_spec, run_sweep, store
-from simulator.errors import ConfigError, RunwayError
+from simulator.errors import ConfigError
 
 KILLS = 20
 POINTS = 44
@@ -120,9 +120,8 @@ def test_a_file_in_the_way_is_one_message(tmp_path: Path) -> None:
         run_sweep(spec_of_many_points(), tmp_path / "out")
 
 
-def test_a_dead_worker_is_one_message(
-    tmp_path: Path, trace_of: Callable[..., Path], per_token: Path
-) -> None:
+@pytest.fixture
+def deadly(tmp_path: Path) -> str:
     """A policy that kills its process, as the kernel does when memory runs out."""
     policy = tmp_path / "deadly.py"
     policy.write_text(
@@ -130,12 +129,35 @@ def test_a_dead_worker_is_one_message(
         "class Deadly(ChunkedPrefillScheduler):\n    def plan(self, view):\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    base = {
-        "trace": str(trace_of((0, 10, 2))),
-        "cost_model": str(per_token),
-        "kv_blocks": 9,
-        "scheduler": f"{policy}:Deadly",
+    return f"{policy}:Deadly"
+
+
+def test_a_point_that_kills_its_process_is_a_failed_row_and_the_rest_runs(
+    tmp_path: Path, trace_of: Callable[..., Path], per_token: Path, deadly: str
+) -> None:
+    """Also when it is all that is left of a sweep that is run again."""
+    trace = trace_of(*((0.1 * row, 10, 2) for row in range(20)))
+    base = {"trace": str(trace), "cost_model": str(per_token), "kv_blocks": 99}
+    schedulers = ["chunked", deadly, "continuous", "vllm"]
+    spec = load_spec(None, base, {"scheduler": schedulers, "max_num_seqs": [1, 2, 3]})
+    outcome = run_sweep(spec, tmp_path / "out", jobs=2)
+    rows = outcome.rows
+    assert (outcome.ok, outcome.failed) == (9, 3)
+    assert {*rows[rows["status"] == "failed"]["reason"]} == {
+        "its process died (killed by signal 9: out of memory?)"
     }
-    spec = load_spec(None, base, {"max_num_seqs": [1, 2]})
-    with pytest.raises(RunwayError, match=r"a worker process was killed, perhaps for want of mem"):
-        run_sweep(spec, tmp_path / "out", jobs=2)
+    assert rows["status"].tolist() == ["ok"] * 3 + ["failed"] * 3 + ["ok"] * 6
+    again = run_sweep(spec, tmp_path / "out", jobs=2)
+    assert (again.resumed, again.ok, again.failed) == (9, 9, 3)
+    alone = load_spec(None, base, {**spec.grid, "scheduler": [deadly, "vllm"], "max_num_seqs": [1]})
+    run_sweep(alone, tmp_path / "alone", jobs=2)
+    assert run_sweep(alone, tmp_path / "alone", jobs=2).failed == 1
+
+
+def test_a_sweep_all_of_whose_points_kill_their_process_ends(
+    tmp_path: Path, trace_of: Callable[..., Path], per_token: Path, deadly: str
+) -> None:
+    base = {"trace": str(trace_of((0, 10, 2))), "cost_model": str(per_token), "kv_blocks": 9}
+    spec = load_spec(None, {**base, "scheduler": deadly}, {"max_num_seqs": [1, 2, 3, 4, 5]})
+    outcome = run_sweep(spec, tmp_path / "out", jobs=2)
+    assert (outcome.ok, outcome.failed) == (0, 5)

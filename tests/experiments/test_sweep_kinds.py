@@ -211,9 +211,13 @@ def test_a_mistake_in_a_section_is_named(tmp_path: Path, text: str, message: str
 
 
 def test_a_range_needs_samples_and_samples_a_range() -> None:
-    with pytest.raises(ConfigError, match=r"--rate needs --samples N"):
+    with pytest.raises(
+        ConfigError, match=r"--rate '4..8' is a range .* or a choice .*: it needs --samples N"
+    ):
         asked_by_flags({"rate": "4..8"})
-    with pytest.raises(ConfigError, match=r"--samples needs a range"):
+    with pytest.raises(
+        ConfigError, match=r"--samples needs a setting to draw from: give it a range \(LOW"
+    ):
         asked_by_flags({"rate": "4"}, samples="5")
     with pytest.raises(ConfigError, match=r"--samples 'lots': must be N"):
         asked_by_flags({"rate": "4..8"}, samples="lots")

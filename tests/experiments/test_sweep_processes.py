@@ -6,6 +6,7 @@ import os
 import select
 import subprocess
 import sys
+import threading
 from multiprocessing import forkserver
 from pathlib import Path
 
@@ -88,6 +89,41 @@ def test_a_worker_that_is_killed_is_one_message() -> None:
         processes(2) as unordered,
     ):
         list(unordered(eval, [DIE] * 2))
+
+
+def test_a_job_that_kills_its_process_is_known_and_the_others_are_done() -> None:
+    """Also when it comes alone; processes are there again for what comes afterwards."""
+    deaths: list[str] = []
+
+    def died(job: str, how: str) -> str:
+        deaths.append(how)
+        return job
+
+    jobs = [*map(str, range(10)), DIE, *map(str, range(10, 20)), "__import__('os')._exit(3)"]
+    with processes(2) as unordered:
+        results = {*unordered(eval, jobs, died)}
+        assert [*unordered(eval, [DIE], died)] == [DIE]
+        assert {*unordered(eval, ["1", "2"])} == {1, 2}
+    assert results == {*range(20), DIE, jobs[-1]}
+    assert sorted(deaths) == ["exit code 3", *["killed by signal 9: out of memory?"] * 2]
+
+
+def test_an_end_in_the_middle_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after Ctrl-C, wherever loky's own thread is with the jobs that it holds."""
+    said: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", said.append)
+    for done in range(1, 40, 4):
+        with pytest.raises(KeyboardInterrupt):
+            interrupt_after(done)
+    assert said == []
+
+
+def interrupt_after(done: int) -> None:
+    with processes(2) as unordered:
+        ready = unordered(eval, ["None"] * 2000)
+        for _ in range(done):
+            next(ready)
+        raise KeyboardInterrupt
 
 
 UNGUARDED = """
