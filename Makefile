@@ -86,6 +86,7 @@ $(RUNTIME): pyproject.toml $(SOURCES) | $(BIN)/python
 $(KERNELS): pyproject.toml Makefile $(SOURCES) | $(BIN)/python
 	@echo "installing Runway and NVIDIA's kernel times into $(VENV) (a minute the first time)"
 	@$(PIP) install --editable ".[aic]" $(filter aiconfigurator-core%,$(TEST_REQUIREMENTS))
+	@$(BYTECODE)
 	@touch $(RUNTIME) $@
 
 $(DEV): pyproject.toml Makefile $(SOURCES) | $(BIN)/python

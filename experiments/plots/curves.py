@@ -15,6 +15,7 @@ from matplotlib.lines import Line2D
 from experiments.sweep.point import WORKLOAD_SETTINGS
 
 from .held import beside, held_in_words, held_values, lines_over
+from .intervals import interval_ends
 from .style import (
     INK,
     MUTED,
@@ -211,9 +212,9 @@ def _draw_intervals(
     """
     colour, width = look
     for x, rows in found:
-        if f"{column}_ci_low" in rows:
-            low, high = (float(rows[f"{column}_ci_{end}"].iloc[0]) for end in ("low", "high"))
-            axes.plot([x, x], [max(low, 0.0), high], color=colour, linewidth=width, gid=_INTERVAL)
+        ends = interval_ends(rows.iloc[:1], column)
+        if ends is not None:
+            axes.plot([x, x], np.ravel(ends), color=colour, linewidth=width, gid=_INTERVAL)
 
 
 def _scale(row: Sequence[Axes], metric: Metric) -> None:

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
+from .intervals import SHARES, Numbers, interval_ends
 from .style import (
     GOOD,
     INK,
@@ -34,10 +35,8 @@ from .style import (
 from .sweep_table import SweepTable
 from .widths import extra_width
 
-Numbers = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 MOST_FIELDS = 4
-SHARES = ("goodput_fraction",)
 OUTCOMES = {
     "goodput_fraction": ("requests within\nthe SLO (share)", None),
     "ttft_ms_p99": ("TTFT p99 (ms)", "ttft_ms"),
@@ -115,8 +114,9 @@ def _draw(axes: Axes, points: pd.DataFrame, field: str, column: str, looks: Sequ
     full = ~points["saturated"].to_numpy(bool)
     for rank, (_, rows, colour, marker) in enumerate(looks):
         extra = extra_width(rank, len(looks))
-        if f"{column}_ci_low" in points:
-            low, high = _intervals(points[rows], column)
+        ends = interval_ends(points[rows], column)
+        if ends is not None:
+            low, high = ends
             axes.vlines(places[rows], low, high, color=colour, linewidth=1.2 + extra, alpha=0.5)
         for chosen, fill in ((rows & full, colour), (rows & ~full, "white")):
             axes.plot(
@@ -134,13 +134,6 @@ def _draw(axes: Axes, points: pd.DataFrame, field: str, column: str, looks: Sequ
     elif spans_decades(places.tolist()):
         axes.set_xscale("log")
         plain_ticks(axes, "x")
-
-
-def _intervals(points: pd.DataFrame, column: str) -> tuple[Numbers, Numbers]:
-    """Both ends, within what the metric can be: no time below zero, no share above one."""
-    most = 1.0 if column in SHARES else np.inf
-    ends = points[[f"{column}_ci_low", f"{column}_ci_high"]].to_numpy(np.float64).clip(0.0, most)
-    return ends[:, 0], ends[:, 1]
 
 
 def _places(column: pd.Series) -> tuple[Numbers, list[str]]:

@@ -37,7 +37,7 @@ class Numbered:
 
     def __init__(self, panels: Sequence[tuple[str, pd.DataFrame]], marks: Marks) -> None:
         every = [frontier_ranks(points) for _, points in panels]
-        self.left_out = sum(len(ranks) - MOST_NUMBERED for ranks in every if self._many(ranks))
+        self.left_out = sum(max(0, len(ranks) - MOST_NUMBERED) for ranks in every)
         self._rows: list[list[Row]] = [
             [*points.iloc[ranks[_evenly(len(ranks))]].to_dict("records")]
             for (_, points), ranks in zip(panels, every, strict=True)
@@ -55,10 +55,6 @@ class Numbered:
         self._titles = [title for title, _ in panels]
         self._marks = marks
 
-    @staticmethod
-    def _many(ranks: NDArray[np.intp]) -> bool:
-        return len(ranks) > MOST_NUMBERED
-
     def in_words(self) -> str:
         """What the numbers are, and how many points have none."""
         named = " / ".join(short_label(field) for field in self._fields)
@@ -73,9 +69,8 @@ class Numbered:
         """The list below the panels: a line a point, under its panel's title."""
         told = wrap(f"all: {', '.join(self._common)}", _LINE_CHARACTERS) if self._common else []
         for number, (title, rows) in enumerate(zip(self._titles, self._rows, strict=True)):
-            start = sum(map(len, self._rows[:number]))
             told += [title] if title else []
-            for place, row in enumerate(rows, start + 1):
+            for place, row in enumerate(rows, self._first(number)):
                 values = self._marks.values(row)
                 words = " / ".join(values[field] for field in self._fields) or "the only setting"
                 told += wrap(f"{place}  {words}", _LINE_CHARACTERS, subsequent_indent="    ")
@@ -85,11 +80,14 @@ class Numbered:
         """The room that the list takes."""
         return _LINE_IN * len(self.lines()) + 0.1
 
+    def _first(self, panel: int) -> int:
+        """The number of a panel's first point."""
+        return 1 + sum(map(len, self._rows[:panel]))
+
     def label(self, panel: int, axes: Axes, points: pd.DataFrame) -> None:
         """The numbers beside a panel's points."""
         rows = self._rows[panel]
-        start = 1 + sum(map(len, self._rows[:panel]))
-        texts = [str(start + place) for place in range(len(rows))]
+        texts = [str(number) for number, _ in enumerate(rows, self._first(panel))]
         _place(axes, points, [(row[X], row[Y]) for row in rows], texts)
 
 

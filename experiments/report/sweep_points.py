@@ -102,13 +102,8 @@ def _half(row: Mapping[Any, Any], column: str) -> float | None:  # Any: cells
     return None if is_missing(low) else float(row[f"{column}_ci_high"] - low) / 2
 
 
-def _cells(
-    row: Mapping[Any, Any],
-    column: str,
-    *,
-    several: bool,  # Any: cells
-) -> list[float | None]:
-    """A metric, and half of its interval if the points were run with several seeds."""
+def _cells(row: Mapping[Any, Any], column: str, *, several: bool) -> list[float | None]:
+    """A metric, and half of its interval if the points were run with several seeds. Any: cells."""
     value, half = row[column], _half(row, column)
     cells = [None if is_missing(value) else _cell(column, value)]
     if several:

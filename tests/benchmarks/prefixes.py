@@ -34,28 +34,14 @@ QUARTER = 0.25
 def one_system_prompt(requests: int) -> Trace:
     """Chat as `interactive-chat` has it, all requests behind the same 512 tokens."""
     return _behind_prefixes(
-        generate(
-            requests=requests,
-            rate=8,
-            prompt="lognormal:1020:0.77:1:14050",
-            output="lognormal:129:0.93:1:1000",
-            seed=1,
-        ),
-        prefixes=1,
+        1, requests, prompt="lognormal:1020:0.77:1:14050", output="lognormal:129:0.93:1:1000"
     )
 
 
 def fifty_prefixes(requests: int) -> Trace:
     """Shorter chat, every request behind one of fifty prefixes of 512 tokens."""
     return _behind_prefixes(
-        generate(
-            requests=requests,
-            rate=8,
-            prompt="lognormal:600:0.6:50:4000",
-            output="lognormal:150:0.6:4:800",
-            seed=1,
-        ),
-        prefixes=50,
+        50, requests, prompt="lognormal:600:0.6:50:4000", output="lognormal:150:0.6:4:800"
     )
 
 
@@ -107,7 +93,8 @@ def measure() -> None:
     write(f"Runway / DynoSim {ratio:.3f}, limit {QUARTER}")
 
 
-def _behind_prefixes(trace: Trace, prefixes: int) -> Trace:
+def _behind_prefixes(prefixes: int, requests: int, *, prompt: str, output: str) -> Trace:
+    trace = generate(requests=requests, rate=8, prompt=prompt, output=output, seed=1)
     groups = np.random.default_rng(0).integers(0, prefixes, len(trace))
     return replace(
         trace,
