@@ -10,13 +10,13 @@ from pathlib import Path
 
 import yaml
 
-from experiments.config import RunConfig
+from experiments.config import RunConfig, flag_of, load_config
 from experiments.explain import aliases
 from experiments.yaml_file import read_yaml
 from simulator.errors import ConfigError, nearest
 
 from .samples import Samples, read_samples
-from .values import Label, Setting, acceptable_values, by_setting, refuse_unacceptable
+from .values import Label, Setting, by_setting, swept_values
 from .variants import Variant, read_variants
 
 SECTIONS = ("base", "grid", "variants", "samples", "seeds")
@@ -39,8 +39,8 @@ def read_sweep_file(path: Path) -> Asked:
     """What a file asks for.
 
     Raises:
-        ConfigError: with file, line and column: another key, an unknown setting, a value
-            that its setting cannot have, or a list that is empty or has a value twice.
+        ConfigError: with file, line and column: another key, an unknown setting, a bad base
+            value, or a list that is empty or has a value twice.
     """
     file = read_yaml(path)
     for key in file.values:
@@ -56,7 +56,7 @@ def read_sweep_file(path: Path) -> Asked:
         found[section] = (by_setting(settings, label), label)
     base, label = found["base"]
     for name, value in base.items():
-        refuse_unacceptable(name, value, label)
+        _check(name, value, label)
     grid, label = found["grid"]
     for name in grid:
         if name in base:
@@ -68,7 +68,7 @@ def read_sweep_file(path: Path) -> Asked:
 
     return Asked(
         base,
-        {name: acceptable_values(name, values, label) for name, values in grid.items()},
+        {name: swept_values(name, values, label) for name, values in grid.items()},
         read_variants(variants, at("variants")) if variants is not None else (),
         read_samples(samples, at("samples")) if samples is not None else None,
         file.values.get("seeds"),
@@ -80,6 +80,14 @@ def _misplaced(key: str) -> str:
         return f"put {key} under `base:`, or under `grid:` with a list of values"
     known = f"{', '.join(SECTIONS[:-1])} and {SECTIONS[-1]}"
     return f"a sweep has the keys {known}, not {key}{nearest(key, SECTIONS)}"
+
+
+def _check(name: str, value: object, label: Label) -> None:
+    try:
+        load_config(None, {name: value})
+    except ConfigError as error:
+        text = str(error).removeprefix(f"{flag_of(name)} ")
+        raise ConfigError(f"{label(name)} {text}") from None
 
 
 def _label(places: dict[tuple[str, str], str], section: str, path: Path) -> Label:

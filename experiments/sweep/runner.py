@@ -17,7 +17,6 @@ from .backends import Workers, check_workers, workers
 from .description import write_sweep
 from .jobs import Job, Key, list_jobs, run_job
 from .moment import Lane, Shown, foreseen_lanes, moment_frame, try_to_show
-from .names import refuse_unknown_names
 from .notes import Notes, notes_of
 from .point import failed, refusal, requests_digest, shared_workload
 from .replicates import combined
@@ -75,13 +74,12 @@ def run_sweep(
 
     Raises:
         ConfigError: `out` cannot be used, or holds another sweep or a run; no such jobs or
-            backend; an unknown name; seeds that change nothing; no room to write what is done.
+            backend; seeds that change nothing; no room to write what is done.
             No point can be run: then nothing is written.
         RunwayError: the workload that all points share cannot be read.
     """
     check_workers(jobs, backend)
     warm_up(jobs, backend)
-    refuse_unknown_names(spec)
     store = PointStore(out)
     records, waiting = list_jobs(spec)
     files = read_files(job.config for job in waiting)

@@ -11,7 +11,7 @@ from typing import Any
 from experiments.config import load_config
 from simulator.errors import ConfigError, nearest
 
-from .values import Label, Setting, acceptable_values, by_setting
+from .values import Label, Setting, by_setting, swept_values
 
 METHODS = ("lhs", "random")
 KEYS = ("count", "method", "seed", "over")
@@ -153,7 +153,7 @@ def read_domain(name: str, text: str, label: Label) -> Range | Choice:
         ConfigError: it is neither.
     """
     if "|" in text:
-        return Choice(acceptable_values(name, [part.strip() for part in text.split("|")], label))
+        return Choice(swept_values(name, [part.strip() for part in text.split("|")], label))
     found = _RANGE.fullmatch(text.strip())
     if found is None:
         raise ConfigError(f"{label(name)} {text!r}: a range is LOW..HIGH or log:LOW..HIGH")
@@ -164,7 +164,7 @@ def _domain(name: str, held: object, label: Label) -> Range | Choice:
     if isinstance(held, str):
         return read_domain(name, held, label)
     if not isinstance(held, Mapping):
-        return Choice(acceptable_values(name, held, label))
+        return Choice(swept_values(name, held, label))
     for key in held:
         if key not in RANGE_KEYS:
             raise ConfigError(

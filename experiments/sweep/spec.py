@@ -15,7 +15,7 @@ from simulator.errors import ConfigError
 from .file import Asked, read_sweep_file
 from .samples import Choice, Range, Samples, is_sampled, read_domain
 from .seeds import read_seeds
-from .values import Setting, acceptable_values, by_setting, one_form
+from .values import Setting, by_setting, one_form, swept_values
 from .variants import COLUMN, Variant, read_variant_flags
 
 Values = Mapping[str, Any]
@@ -116,15 +116,14 @@ def load_spec(
     settings that the base fixes.
 
     Raises:
-        ConfigError: an unknown setting (with the nearest name), a value that its setting cannot
-            have, an empty list or a value given twice. Values that contradict each other are no
-            error: their points are `invalid`.
+        ConfigError: an unknown setting (with the nearest name), a bad base value, an empty list
+            or a value given twice. A bad value in the grid is no error: its points are `invalid`.
     """
     file = read_sweep_file(path) if path else Asked()
     more = extra or Asked()
     flag_base = by_setting(base or {}, flag_of)
     flag_grid = {
-        name: acceptable_values(name, values, flag_of)
+        name: swept_values(name, values, flag_of)
         for name, values in by_setting(grid or {}, flag_of).items()
     }
     samples = _without(more.samples or file.samples, {**flag_base, **flag_grid}, more.samples)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from experiments.config import RunConfig, flag_of, load_config
+from experiments.config import RunConfig, load_config
 from experiments.explain import aliases
 from simulator.errors import ConfigError, nearest
 
@@ -45,7 +45,7 @@ def by_setting(given: Mapping[str, Any], label: Label) -> dict[str, Any]:  # Any
 def swept_values(name: str, values: object, label: Label) -> tuple[Any, ...]:
     """The values of one swept setting, each in its one form; `none` and -1 may both mean None.
 
-    A value that is not acceptable stays as it was written: see `acceptable_values`.
+    A value that is not acceptable stays as it was written: its points become `invalid`.
     Any: a swept setting may be a number, a text, a truth value or None.
 
     >>> swept_values("chunk_size", ["256", "none", 0], str)
@@ -63,30 +63,6 @@ def swept_values(name: str, values: object, label: Label) -> tuple[Any, ...]:
             raise ConfigError(f"{label(name)}: {value!r} is in the list twice: drop one")
         found.append(form)
     return tuple(found)
-
-
-def acceptable_values(name: str, values: object, label: Label) -> tuple[Any, ...]:
-    """As `swept_values`, of values that the setting can have, whatever the others are.
-
-    Raises:
-        ConfigError: also for a value of the wrong type or out of the setting's range.
-    """
-    found = swept_values(name, values, label)
-    for value in found:
-        refuse_unacceptable(name, value, label)
-    return found
-
-
-def refuse_unacceptable(name: str, value: object, label: Label) -> None:
-    """Refuse a value that the setting cannot have, whatever the others are.
-
-    Raises:
-        ConfigError: it has the wrong type or is out of the setting's range.
-    """
-    try:
-        load_config(None, {name: value})
-    except ConfigError as error:
-        raise ConfigError(f"{label(name)}{str(error).removeprefix(flag_of(name))}") from None
 
 
 def one_form(name: str, value: object) -> Setting:

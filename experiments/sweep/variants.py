@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from simulator.errors import ConfigError
 
-from .values import Label, Setting, by_setting, one_form, refuse_unacceptable
+from .values import Label, Setting, by_setting, one_form
 
 COLUMN = "variant"
 
@@ -28,7 +28,7 @@ def read_variants(given: object, label: Label) -> tuple[Variant, ...]:
     """
     if not isinstance(given, Sequence) or isinstance(given, str) or not given:
         raise ConfigError(f"{label('variants')}: must be a list, an item `- name: NAME` each")
-    variants = [_variant(each, label, "variants") for each in given]
+    variants = [_variant(each, label) for each in given]
     _refuse_doubles(variants, label)
     return tuple(variants)
 
@@ -49,20 +49,17 @@ def read_variant_flags(texts: Sequence[str], label: Label) -> tuple[Variant, ...
         if not name.strip() or not all(key.strip() and equals for key, equals, _ in pairs):
             raise ConfigError(f"{label('variant')} {text!r}: must be NAME:SETTING=VALUE,...")
         settings = {key.strip(): value.strip() for key, _, value in pairs}
-        variants.append(_variant({"name": name.strip(), **settings}, label, "variant"))
+        variants.append(_variant({"name": name.strip(), **settings}, label))
     _refuse_doubles(variants, label)
     return tuple(variants)
 
 
-def _variant(given: object, label: Label, kind: str) -> Variant:
-    """kind: how a variant is called where it is written, for `label`."""
+def _variant(given: object, label: Label) -> Variant:
     if not isinstance(given, Mapping) or given.get("name") in (None, ""):
         raise ConfigError(f"{label('variants')}: each needs a name, as `- name: NAME`")
-    called = str(given["name"])
-    settings = by_setting({key: held for key, held in given.items() if key != "name"}, label)
-    for key, value in settings.items():
-        refuse_unacceptable(key, value, lambda name: f"{label(kind)} {called}: {name}")
-    return Variant(called, {key: one_form(key, value) for key, value in settings.items()})
+    held = {key: value for key, value in given.items() if key != "name"}
+    settings = by_setting(held, label)
+    return Variant(str(given["name"]), {k: one_form(k, value) for k, value in settings.items()})
 
 
 def _refuse_doubles(variants: Sequence[Variant], label: Label) -> None:
